@@ -1,12 +1,12 @@
 """State-space duality in chunks, the scan of Mamba-2: Y[t] = C[t] h[t], of a state that decays.
 
-h[t] = exp(decay[t]) h[t-1] + B[t] X[t]^T, from 0 on. X and Y [N, T, H, P] are T steps of H heads;
-B and C [N, T, G, S] are shared by H/G heads each; all of one float dtype. decay [N, T, H], any
-float dtype, is the logarithm of what a step keeps, at most 0. Of a model with a step's length, X
-and decay come multiplied by it. A chunk is Y = (L o (C B^T)) X, with L[i, j] = exp(decay[j + 1] +
-... + decay[i]) for j <= i, and what the state of the chunk's beginning gives; sums and state are
-float32 (float64 for float64). Source: Dao and Gu, Transformers are SSMs, arXiv 2405.21060,
-section 6.
+h[t] = exp(decay[t]) h[t-1] + B[t] X[t]^T, from 0 on. X and Y [N, T, H, P] are T steps of H heads; B
+and C [N, T, G, S] are shared by H/G heads each; all of one float dtype. decay [N, T, H], any float
+dtype, is the logarithm of what a step keeps; a positive one counts as 0, since a state that grew
+would overflow. Of a model with a step's length, X and decay come multiplied by it. A chunk is Y =
+(L o (C B^T)) X, with L[i, j] = exp(decay[j + 1] + ... + decay[i]) for j <= i, and what the state of
+the chunk's beginning gives; sums and state are float32 (float64 for float64). Source: Dao and Gu,
+Transformers are SSMs, arXiv 2405.21060, section 6.
 """
 
 from septran import task
@@ -14,7 +14,6 @@ from septran.operators.gated_delta_rule import (
     add_product,
     add_to_state,
     decay_state,
-    decays,
     from_state,
     left_at_end,
     read_state,
@@ -30,6 +29,14 @@ CASES = (
     {"N": 1, "T": 128, "H": 1, "G": 1, "P": 64, "S": 64},
     {"N": 2, "T": 70, "H": 2, "G": 2, "P": 16, "S": 32, "dtype": "float16"},
 )
+
+
+@task.define(leaf=True)
+def decays(total, end, decay):
+    """The logarithm of what is kept of the chunk's beginning, after each step and all of them."""
+    kept = task.minimum(decay, 0.0)
+    total[:] = task.cumsum(kept, axis=0)
+    end[:] = task.sum(kept, axis=0, keepdims=True)
 
 
 @task.define

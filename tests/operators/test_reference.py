@@ -325,13 +325,13 @@ def test_gated_delta_rule(n, tiling):
 @pytest.mark.parametrize("tiling", [{}, {"block_N": 7, "block_E": 3}, {"block_N": 1}])
 @pytest.mark.parametrize("steps", [0, 1, 70])
 def test_ssd(steps, tiling):
-    """Step by step, beside chunks; torch's are of 64 steps."""
+    """Step by step, beside chunks; torch's are of 64 steps. A step keeps at most all of the state."""
     x, b, c = normal(2, steps, 4, 5), normal(2, steps, 2, 6, seed=1), normal(2, steps, 2, 6, seed=2)
-    decay = -np.abs(normal(2, steps, 4, seed=3)) / 4
+    decay = normal(2, steps, 4, seed=3) / 4
     states = [np.zeros((2, 4, 6, 5))] * 2
     wanted, size = np.zeros(x.shape), np.zeros(x.shape)
     for t in range(steps):
-        keep = np.exp(decay[:, t])[..., None, None]
+        keep = np.exp(np.minimum(decay[:, t], 0))[..., None, None]
         key, query = (np.repeat(z[:, t], 2, axis=1) for z in (b, c))
         # The second state and result are sums of absolute values.
         for n, (result, of) in enumerate(((wanted, np.positive), (size, np.abs))):

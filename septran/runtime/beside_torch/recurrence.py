@@ -70,7 +70,7 @@ def _ssd(x: Any, decay: Any, b: Any, c: Any) -> Any:
         .permute(0, 3, 1, 2, 4)
         for z in (x, b, c)
     )
-    total = functions.pad(decay.to(kind), rest[2:]).unflatten(1, (-1, CHUNK))
+    total = functions.pad(decay.to(kind).clamp(max=0), rest[2:]).unflatten(1, (-1, CHUNK))
     total = total.permute(0, 3, 1, 2).cumsum(-1)
     upper = torch.ones(CHUNK, CHUNK, dtype=torch.bool, device=x.device).triu(1)
     kept = (total[..., :, None] - total[..., None, :]).masked_fill(upper, -torch.inf).exp()
