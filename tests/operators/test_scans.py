@@ -101,10 +101,10 @@ def doubled_rows(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
         task.launch(doubled, Yp[i, 0], Xp[i, 0])
 
 
-@pytest.mark.parametrize("width", ["avx2", "avx512"])
-def test_vectors_of_the_stack_are_written_from_the_end(width, monkeypatch):
+@pytest.mark.both_widths
+@pytest.mark.usefixtures("vectors")
+def test_vectors_of_the_stack_are_written_from_the_end():
     """LLVM makes one wide vector of them, and broke where it was told what comes when."""
-    monkeypatch.setenv("SEPTRAN_NATIVE", width)
     check = septran.compile(doubled_rows, "cpu-x86", shapes={"M": 3, "N": 48}).check()
     assert check.right, str(check)
 
