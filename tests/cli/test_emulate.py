@@ -83,6 +83,7 @@ def test_arrays_from_files(septran, tmp_path):
     assert np.array_equal(np.load(tmp_path / "c.npy"), 2 * np.arange(100, dtype=np.float32))
 
 
+@pytest.mark.slow
 def test_a_fault_names_the_line_and_its_source(septran):
     code, said = septran(*ARRAYS, "uint32=120", "-g", "2")
     assert code == 1

@@ -96,6 +96,7 @@ def test_mappings_are_compared_stage_by_stage():
     assert found.stage_diff("tile_program").startswith("--- cpu-x86")
 
 
+@pytest.mark.slow
 def test_attention_fits_into_a_notebook():
     explanation = explain("attention", "nvidia-h200")
     assert len(explanation._repr_mimebundle_()["text/html"]) < 1_000_000

@@ -36,13 +36,12 @@ def run_some(first, count, **options):
     assert len(refused) <= max(1, count // 4), "\n".join(map(str, refused))
 
 
-@pytest.mark.parametrize("first", range(FIRST, FIRST + 10, 10))
-def test_random_programs_are_right(first):
-    run_some(first, 10)
+def test_random_programs_are_right():
+    run_some(FIRST, 4)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", [FIRST + 10, *range(FIRST + 100, FIRST + 300, 40)])
+@pytest.mark.parametrize("first", [FIRST + 4, *range(FIRST + 100, FIRST + 300, 40)])
 def test_more_random_programs_are_right(first):
     run_some(first, 20)
 

@@ -35,6 +35,7 @@ def test_the_file_runs_where_it_lies(logic, machine):
     assert torch.all((found - exact).abs() <= 2.0**-50 * (x.abs() + 1))
 
 
+@pytest.mark.slow
 def test_the_file_in_the_library_is_an_operator_of_every_machine(logic, monkeypatch):
     monkeypatch.setattr(operators, "_FOLDER", logic.parent)
     monkeypatch.setattr(operators, "__path__", [str(logic.parent)])

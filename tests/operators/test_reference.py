@@ -325,7 +325,7 @@ def test_gated_delta_rule(n, tiling):
 @pytest.mark.parametrize("tiling", [{}, {"block_N": 7, "block_E": 3}, {"block_N": 1}])
 @pytest.mark.parametrize("steps", [0, 1, 70])
 def test_ssd(steps, tiling):
-    """Step by step, beside chunks; torch's are of 64 steps. A step keeps at most all of the state."""
+    """Step by step, beside chunks, torch's of 64 steps. A step keeps at most the whole state."""
     x, b, c = normal(2, steps, 4, 5), normal(2, steps, 2, 6, seed=1), normal(2, steps, 2, 6, seed=2)
     decay = normal(2, steps, 4, seed=3) / 4
     states = [np.zeros((2, 4, 6, 5))] * 2

@@ -16,7 +16,7 @@ from septran.fuzz.renaming import renamed
 from septran.mapping.keys import COPY, LAYOUTS, MEMS
 from septran.mapping.loader import load_mapping
 from septran.mapping.structure.structure import NAMES
-from tests.tiers import in_turn
+from tests.tiers import in_turn, slow_but
 
 OPENING, CLOSING = "zq0", "0qz"
 """Around each old name, so that all are others, in another order, and can be found again."""
@@ -81,8 +81,8 @@ LONG = {
     "attention_backward", "attention_varlen", "block_sparse_attention", "gated_delta_rule",
     "paged_prefill", "ssd",
 }  # fmt: skip
-"""Operators that take seconds on each machine: only the slow test has them on DSAs and GPUs, as it
-has the other machines of each kind."""
+"""Operators that take seconds on each machine: only the slow tests have them, as they
+have the other machines of each kind."""
 SHORT = sorted(set(operators.names()) - LONG)
 
 
@@ -94,7 +94,7 @@ def test_names_mean_nothing_on_a_dsa(operator, machine, foreign):
 
 
 @pytest.mark.one_in(4, first=1)
-@pytest.mark.parametrize("operator", operators.names())
+@pytest.mark.parametrize("operator", slow_but(SHORT, operators.names()))
 def test_names_mean_nothing_on_a_cpu(operator, foreign):
     same(operator, "cpu-x86", foreign, (cases_of(operator)[0], cases_of(operator)[2]))
 

@@ -81,6 +81,7 @@ def test_a_loaded_kernel_says_what_it_cannot_do(saved):
             method(A, B)
 
 
+@pytest.mark.slow
 def test_another_process_loads_it(saved):
     script = (
         "import sys; sys.path.insert(0, sys.argv[2]); import numpy as np, septran;"

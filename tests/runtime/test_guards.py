@@ -41,6 +41,7 @@ def test_a_read_behind_a_packed_panel_is_found(monkeypatch, longer_vectors):
     assert "gemm between guard pages: B_L2 was read behind its end" in str(found)
 
 
+@pytest.mark.slow
 def test_a_read_behind_an_operand_is_found(monkeypatch):
     first_lanes = simd.first_lanes
     monkeypatch.setattr(simd, "first_lanes", lambda _count, lanes: first_lanes(lanes, lanes))

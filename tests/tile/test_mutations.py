@@ -155,6 +155,7 @@ def numbers_only(node, program):
     return target.buffer in program.outputs or len(writers) > 1
 
 
+@pytest.mark.slow
 def test_correct_programs_pass(programs):
     for name, program, (inputs, wanted) in cases(programs):
         assert not interpreter_finds(program, inputs, wanted), name

@@ -75,7 +75,8 @@ def test_the_slope_at_a_corner_is_torchs():
         assert torch.equal(x.grad, other.grad)
 
 
-@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
 def test_attention(causal):
     """Its gradient is that of attention_lse, which returns what it takes."""
     static = {"causal": causal}
@@ -98,6 +99,7 @@ def test_attention(causal):
         torch.testing.assert_close(ours, wanted.float())
 
 
+@pytest.mark.slow
 def test_the_forward_runs_where_a_gradient_is_to_follow():
     attention = made("attention_once", "attention")
     q = torch.randn(1, 2, 9, 8)
@@ -127,6 +129,7 @@ class _Module(torch.nn.Module):
         return self.attention(q, q, q)
 
 
+@pytest.mark.slow
 def test_a_gradient_goes_through_a_compiled_graph():
     gemm, softmax = made("gemm", "gemm"), made("softmax", "softmax")
     a, b = of(20, 30), of(30, 40)

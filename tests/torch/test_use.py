@@ -60,6 +60,7 @@ def test_masks(encoder, kind):
     assert report.replaced["scaled_dot_product_attention", "attention_bias"] == 2
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_graph_without_breaks(encoder):
     x = torch.randn(2, 10, 64)

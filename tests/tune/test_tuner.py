@@ -25,6 +25,7 @@ tunables:
 """
 
 
+@pytest.mark.slow
 def test_on_a_simulated_dsa_the_fewest_cycles_win_and_the_file_gives_the_same_kernel(tmp_path):
     found = septran.tune("gemm", "dsa-sim", shapes=SHAPES, tried=TRIED, patience=120.0)
     assert found.complete

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from septran.cli import app
 from septran.targets.cpu.run.foreign import EMULATOR, emulated_processor
+from tests.tiers import slow_but
 
 GEMM = ["-s", "M=13", "-s", "N=35", "-s", "K=29"]
 WARNINGS = "-static -Wall -Wextra -Werror"
@@ -31,9 +32,7 @@ def checked(folder, processor, **environment):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "arch", ["neoverse-n1", "apple-m1", pytest.param("neoverse-v1", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("arch", slow_but(["apple-m1"], ["neoverse-n1", "apple-m1", "neoverse-v1"]))
 def test_an_arm_export_checks_itself_without_tvm(emulator, tmp_path, arch):
     folder = exported(tmp_path / "out", "gemm", "--arch", arch, *GEMM)
     header = (folder / "include/gemm.h").read_text()
@@ -44,6 +43,7 @@ def test_an_arm_export_checks_itself_without_tvm(emulator, tmp_path, arch):
     assert "gemm C: right" in done.stdout
 
 
+@pytest.mark.slow
 def test_code_for_longer_registers_refuses_a_processor_without_them(emulator, tmp_path):
     folder = exported(tmp_path / "out", "gemm", "--arch", "neoverse-v1", *GEMM)
     done = checked(folder, "cortex-a57")
@@ -51,6 +51,7 @@ def test_code_for_longer_registers_refuses_a_processor_without_them(emulator, tm
     assert "compiled for processors with sve, which this has not" in done.stdout
 
 
+@pytest.mark.slow
 def test_threads_share_an_exported_loop(emulator, tmp_path):
     folder = exported(tmp_path / "out", "elementwise", "-s", "M=192", "-s", "N=300")
     for count in ("1", "3"):

@@ -98,7 +98,7 @@ def numbers_in(program, wanted):
     return sorted({int(n) for n in re.findall(r'"number": (\d+)', str(function))})
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "name", ["gemm", "softmax", pytest.param("conv2d", marks=pytest.mark.slow)]

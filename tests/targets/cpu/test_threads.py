@@ -69,6 +69,7 @@ def test_threads_may_be_set_before_anything_is_compiled():
     run("from septran.targets.cpu.run.threads import set_threads; set_threads(1)")
 
 
+@pytest.mark.slow
 def test_torchs_threads_are_taken_when_torch_is_used_but_not_after_a_fork():
     run("""if True:
         import os, numpy as np, septran

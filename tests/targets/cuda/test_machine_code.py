@@ -66,6 +66,7 @@ def test_instructions_of_the_machine(name, release, disassembler, golden):
     golden.check("\n".join(told), f"sass_{name.replace(' ', '_')}")
 
 
+@pytest.mark.one_in(3, first=2)
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_spills(name, cuda_compiler):
     assert facts(name)["spill bytes"] == facts(name)["stack bytes"] == 0
@@ -83,6 +84,7 @@ def test_the_machine_does_what_ptx_says(name, cuda_compiler, disassembler):
     assert "STL" not in told
 
 
+@pytest.mark.slow
 def test_explain_shows_machine_code(cuda_compiler, disassembler, tmp_path):
     logic, machine, shapes, dtype, _ = CASES["gemm"]
     shown = septran.explain(logic, machine, shapes=shapes, dtypes=dtype)

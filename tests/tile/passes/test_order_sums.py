@@ -90,7 +90,7 @@ def test_as_many_outputs_as_steps_of_the_sum_are_not_taken_for_them():
     assert str(source.index[0]).endswith("$0")
 
 
-@pytest.mark.parametrize("native", ["split", pytest.param("avx2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("native", ["avx2", pytest.param("split", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("dtype", "result", "static"),
     [
