@@ -105,6 +105,8 @@ class Backend:
     """Whether its memories on the chip have banks, whose conflicts cost time."""
     dynamic: bool = False
     """Whether calls may tell the extents of named dimensions."""
+    compiles_functions: bool = False
+    """Whether a leaf may be a function of the user's, which is compiled with the kernel."""
     looks: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """The checks of `septran doctor`, by name.
 

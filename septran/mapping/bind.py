@@ -13,6 +13,7 @@ from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Instruction, Machine
 from septran.mapping.choose import Scope
+from septran.mapping.extern.function import extern_of
 from septran.mapping.keys import BINDING, FASTEST, LEAF_TASK_BINDINGS
 from septran.mapping.resolved import Setting
 from septran.task.tree import Allocate, Assign, Primitive, TaskNode, statements
@@ -80,18 +81,46 @@ def wanted_for(
     machine: Machine, task: TaskNode, scope: Scope, primitive: str, used: tuple[str, ...]
 ) -> Sequence[Setting[str]]:
     """Return the instructions that the mapping lists for a primitive, best first; none if open."""
-    # The caller may name the instructions of leaves that it launches, which goes before their own.
+    listed = _listed(task, scope, primitive)
+    return _meant(machine, _named(machine, listed, primitive), primitive, used)
+
+
+def function_for(task: TaskNode, scope: Scope) -> Setting[str] | None:
+    """Return the function of the user's that the mapping binds a leaf to; None without one.
+
+    Raises ExternSourceError where it names others beside it.
+    """
+    launched = _by_caller(task, scope)
+    if launched is not None:
+        return extern_of(launched)
+    # The first plan that binds anything of the leaf decides whether a function computes all of it.
+    own = next((lists for plan in scope.plans if (lists := plan.lists(BINDING))), {})
+    return extern_of(own.get("*", ()))
+
+
+def _listed(task: TaskNode, scope: Scope, primitive: str) -> Sequence[Setting[str]]:
+    """Return the instructions that the mapping lists for a primitive of a leaf."""
+    launched = _by_caller(task, scope)
+    if launched is not None:
+        return launched
+    for plan in scope.plans:
+        for key in (primitive, "*"):
+            # A function is for whole leaves, and another plan has bound a part of this one.
+            if key in plan.lists(BINDING) and not extern_of(plan.lists(BINDING)[key]):
+                return plan.lists(BINDING)[key]
+    return ()
+
+
+def _by_caller(task: TaskNode, scope: Scope) -> Sequence[Setting[str]] | None:
+    """Return what the caller lists for a leaf that it launches, which goes before the leaf's own.
+
+    None where it lists nothing.
+    """
     for plan in scope.caller.plans if scope.caller else ():
         for key in (task.path.rpartition("/")[2], task.name, task.variant):
             if key in plan.lists(LEAF_TASK_BINDINGS):
-                listed = plan.lists(LEAF_TASK_BINDINGS)[key]
-                return _meant(machine, _named(machine, listed, primitive), primitive, used)
-    for plan in scope.plans:
-        for key in (primitive, "*"):
-            if key in plan.lists(BINDING):
-                listed = plan.lists(BINDING)[key]
-                return _meant(machine, _named(machine, listed, primitive), primitive, used)
-    return ()
+                return plan.lists(LEAF_TASK_BINDINGS)[key]
+    return None
 
 
 def _named(machine: Machine, listed: Sequence[Setting[str]], primitive: str) -> list[Setting[str]]:

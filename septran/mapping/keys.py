@@ -36,6 +36,7 @@ from septran.machine.model import NONE
 from septran.machine.positions import Node
 from septran.machine.schema import LAYOUT
 from septran.mapping.conditions import Formula
+from septran.mapping.extern.name import InstructionName
 from septran.mapping.structure.products import ROLES
 from septran.mapping.structure.structure import PARTS, PRODUCTS
 
@@ -106,6 +107,7 @@ _PREFERENCES = TableOf(_TUNABLE, Either((_VALUE, _CASE, ListOf(Either((_VALUE, _
 FASTEST = "fastest"
 """Among instructions, those of the machine by its file's throughput."""
 _INSTRUCTIONS = many(Named("instruction", extra=(FASTEST,)))
+_LEAFS = many(InstructionName("instruction", extra=(FASTEST,)))
 
 
 @dataclass(frozen=True)
@@ -169,9 +171,9 @@ TUNABLES = Key[Mapping[str, Any]](
 )
 BINDING = Key[Mapping[str, Any]](
     "binding",
-    Either((_INSTRUCTIONS, TableOf(PRIMITIVE, _INSTRUCTIONS))),
+    Either((_LEAFS, TableOf(PRIMITIVE, _INSTRUCTIONS))),
     "instruction of a leaf, best first, or fastest by the machine file; or one list for each "
-    "primitive",
+    "primitive; or a function of one's own: extern FILE:FUNCTION",
     {}, "primitive",
 )  # fmt: skip
 PIPELINE = Key[int]("pipeline", Whole(most=16), "stages", 1, needs=("asynchronous",))
@@ -224,8 +226,9 @@ CALLS = Key[Mapping[str, str]](
     only_instances=True,
 )  # fmt: skip
 LEAF_TASK_BINDINGS = Key[Mapping[str, Any]](
-    "leaf_task_bindings", TableOf(_LAUNCHED, _INSTRUCTIONS),
-    "instruction of each launched leaf, best first", {}, "launch", only_instances=True,
+    "leaf_task_bindings", TableOf(_LAUNCHED, _LEAFS),
+    "instruction of each launched leaf, best first, or extern FILE:FUNCTION",
+    {}, "launch", only_instances=True,
 )  # fmt: skip
 
 KEYS: tuple[Key[Any], ...] = (

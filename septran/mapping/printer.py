@@ -8,6 +8,7 @@ from typing import Any
 
 from septran.machine.loader import machine_names
 from septran.machine.model import NONE, Machine
+from septran.mapping.extern.name import EXTERN
 from septran.mapping.keys import BINDING, CALLS, KEYS, MEMS, PROC, SINGLE, TUNABLES, nested
 from septran.mapping.mapping import MappingFile, Match, TaskMapping
 from septran.mapping.resolved import Instance, ResolvedMapping, Setting, TensorMemory
@@ -141,12 +142,14 @@ def _fields(instance: Instance, calls: Mapping[str, str]) -> list[str]:
     return [f"    task_name: {_flow(instance.variant)}", *lines]
 
 
-def _bindings(instance: Instance) -> dict[str, Any]:
+def _bindings(instance: Instance) -> Any:
     """Return each primitive's instruction, after the one to prefer where tiles can be padded."""
-    better = _values(instance.rounded)
+    better, bound = _values(instance.rounded), _values(instance.bindings)
+    if EXTERN in bound:  # a function computes all of the leaf
+        return bound[EXTERN]
     return {
         primitive: [better[primitive], name] if primitive in better else name
-        for primitive, name in _values(instance.bindings).items()
+        for primitive, name in bound.items()
     }
 
 

@@ -13,12 +13,23 @@ from septran.ir.index import Range, Var
 from septran.ir.primitives import PRIMITIVES
 from septran.ir.views import View
 from septran.location import Location
-from septran.machine.model import Machine
+from septran.machine.model import Instruction, Machine
 from septran.mapping import effects
-from septran.mapping.bind import Leaf, bind, demanded, faster_rounded, moved, uses_of, wanted_for
+from septran.mapping.bind import (
+    Leaf,
+    bind,
+    demanded,
+    faster_rounded,
+    function_for,
+    moved,
+    uses_of,
+    wanted_for,
+)
 from septran.mapping.capacity import check_capacity
 from septran.mapping.choose import Scope, passed_over, tunable
 from septran.mapping.dispatch.choice import take
+from septran.mapping.extern.function import instruction, prototype, with_instructions
+from septran.mapping.extern.name import EXTERN
 from septran.mapping.idle_rules import Visited, idle_rules
 from septran.mapping.keys import COPY, LAYOUTS, PROC, REGISTERS
 from septran.mapping.loader import load_mapping
@@ -42,7 +53,7 @@ from septran.task.check.definedness import ranges_of
 from septran.task.trace.chooser import Unset
 from septran.task.tree import Allocate, Launch, Param, TaskNode, TaskTree
 
-_COLLECTED = ("instances", "decisions", "errors", "unbound")
+_COLLECTED = ("instances", "decisions", "errors", "unbound", "functions")
 """The lists of findings, which grow task by task."""
 
 
@@ -74,7 +85,8 @@ def resolve(
         *effects.smaller(mapping), *lost, *idle, *effects.unrolled(tree), *effects.unfollowed(tree)
     )  # fmt: skip
     decisions = effects.distinct([*work.decisions, *more], instances, work.bound)
-    return ResolvedMapping(tree, mapping.machine, instances, decisions, mapping.file)
+    machine = with_instructions(mapping.machine, work.functions)
+    return ResolvedMapping(tree, machine, instances, decisions, mapping.file)
 
 
 @dataclass(frozen=True)
@@ -102,6 +114,8 @@ class _Resolution:
     visited: list[Visited] = field(default_factory=list)
     bound: set[Location | None] = field(default_factory=set)
     """The places of the bindings that leaves have taken."""
+    functions: list[Instruction] = field(default_factory=list)
+    """The functions of the user's that leaves are bound to."""
     ranges: Mapping[Var, Range] = field(default_factory=dict)
     """The ranges of all loop indices of the tree."""
 
@@ -243,12 +257,14 @@ class _Task:
         )  # fmt: skip
         mapped = memories.mapped()
         # Placed twice: an instruction may demand memories only of tensors that no plan has placed.
-        mapped |= self._demanded(proc, memories.placed(mapped))
+        function = self._function()
+        if function is None:
+            mapped |= self._demanded(proc, memories.placed(mapped))
         mems = memories.placed(mapped)
         if self.scope.instance is not None:
             self.work.errors += mistakes_in(self.scope.instance, self.task, tensors_of(self.task))
         self.work.errors += misspelt(self.task, self.scope, self.work.mapping, self.facts)
-        bindings, rounded = self._bindings(proc, mems)
+        bindings, rounded = ({EXTERN: function}, {}) if function else self._bindings(proc, mems)
         draft = Instance(
             path=self.task.path,
             name=self._name(),
@@ -407,6 +423,23 @@ class _Task:
             f"in `rules`: - {{match: {{task: {task}}}, tunables: {{{name}: {value}}}}}",
             self.task.location,
         )  # fmt: skip
+
+    def _function(self) -> Setting[str] | None:
+        """Return the function of the user's that computes the leaf; None without one."""
+        try:
+            setting = function_for(self.task, self.scope) if uses_of(self.task) else None
+            made = None if setting is None else instruction(self.machine, self.task, setting)
+        except SepTranError as error:
+            self.work.errors.append(error)
+            return None
+        if setting is None or made is None:
+            return None
+        self.work.functions.append(made)
+        self.work.bound.add(setting.where)
+        declared = prototype(self.task, str(made.options["function"]))
+        message = f"{setting.value} computes {self.task.variant}: {declared}"
+        self.work.decide("decision", self.task.path, message, None, setting.where)
+        return setting
 
     def _bindings(
         self, proc: Setting[str], mems: Mapping[str, TensorMemory]

@@ -221,6 +221,8 @@ class GuardedCode:
     arch: str
     text: str
     rooms: tuple[Room, ...]
+    library: bytes = b""
+    """A shared library of functions that it calls; empty where it calls none."""
 
 
 @runtime_checkable

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from septran.backends import with_code
 from septran.errors import TargetError, nearest
 from septran.machine.model import Engine, Instruction, Machine
+from septran.mapping.extern.name import EXTERN
 from septran.targets.base import Emulating, Guarding, Marking, Target, Threaded
 
 
@@ -43,9 +44,10 @@ def require_emitters(
 
     `instructions` says what each of them computes.
     """
+    own = tuple(i for i in machine.instructions if i.primitive != EXTERN)  # not the mapping's
     parts: dict[str, tuple[Engine | Instruction, ...]] = {
         "engine": machine.engines,
-        "instruction": machine.instructions,
+        "instruction": own,
     }
     for kind, emitted in (("engine", engines), ("instruction", instructions)):
         known = tuple(emitted)
@@ -56,7 +58,7 @@ def require_emitters(
                     part.location,
                     hint=nearest(part.name, known),
                 )
-    for instruction in machine.instructions:
+    for instruction in own:
         computed = instructions[instruction.name]
         if instruction.primitive != computed:
             raise NoEmitterError(

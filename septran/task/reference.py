@@ -124,6 +124,21 @@ def run_tree(
     return results
 
 
+def run_leaf(
+    task: TaskNode,
+    arrays: Mapping[str, Array],
+    values: Mapping[Var, Any],
+    scalars: Mapping[str, float | int],
+) -> None:
+    """Run one task on its parameters' arrays, which have the extents that exist, in place.
+
+    `values` are the indices of the loops around it.
+    """
+    env = {n: _Held(a, View.whole(n, a.shape)) for n, a in arrays.items()}
+    with np.errstate(all="ignore"):
+        _Run(dict(values), scalars, wide=False, suspects=frozenset()).body(task, task.body, env)
+
+
 @dataclass(frozen=True)
 class _Held:
     """A tensor of a task: the array in which it lies, and the view of that array."""

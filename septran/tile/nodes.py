@@ -18,7 +18,7 @@ from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Machine
 from septran.stage import Stage
-from septran.task.tree import ScalarParam, TunableValue
+from septran.task.tree import ScalarParam, TaskNode, TunableValue
 from septran.tile.layouts import ROW, Layout
 from septran.tile.records import LoopSchedule, Placement
 
@@ -169,6 +169,8 @@ class Compute:
     expression: Expr | None = None
     accumulates: bool = False
     """Whether `operands[0]` is read as well."""
+    meaning: TaskNode | None = None
+    """Of a function of the user's (``extern``), the leaf that it computes."""
 
 
 @dataclass(frozen=True)

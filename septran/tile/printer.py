@@ -134,7 +134,8 @@ class _Printer:
             return f"{target} = {value}  by {node.instruction}"
         parts = [self._region(o) for o in node.operands]
         parts += [f"{key}={_value(value)}" for key, value in node.attributes]
-        return f"{node.primitive}({', '.join(parts)})  by {node.instruction}"
+        name = node.meaning.variant if node.meaning else node.primitive
+        return f"{name}({', '.join(parts)})  by {node.instruction}"
 
     def _view(self, view: View) -> str:
         return self._region(view) if isinstance(view, Region) else str(view)

@@ -9,6 +9,7 @@ from typing import TypeVar
 from septran.ir import expressions as ex
 from septran.ir.index import Index, IndexLike, Range, Var
 from septran.ir.views import View
+from septran.task.tree import Allocate, Assign, Loop, Primitive, Statement, TaskNode
 from septran.tile.nodes import (
     Acquire,
     Commit,
@@ -104,6 +105,7 @@ def change_indices(node: Node, change: Callable[[Index], Index]) -> Node:
                 node,
                 operands=tuple(map(region, node.operands)),
                 expression=node.expression and _expression(node.expression, change),
+                meaning=node.meaning and _leaf(node.meaning, change),
             )
         case Acquire() | Commit() | Wait() | Release():
             return replace(node, index=change(node.index))
@@ -114,6 +116,29 @@ def change_indices(node: Node, change: Callable[[Index], Index]) -> Node:
             return replace(node, body=tuple(change_indices(n, change) for n in node.body))
         case _:
             return node
+
+
+def _leaf(task: TaskNode, change: Callable[[Index], Index]) -> TaskNode:
+    """Return a leaf whose meaning counts by other indices of the loops around it."""
+    params = tuple(replace(p, valid=tuple(map(change, p.valid))) for p in task.params)
+    return replace(task, params=params, body=tuple(_statement(s, change) for s in task.body))
+
+
+def _statement(statement: Statement, change: Callable[[Index], Index]) -> Statement:
+    match statement:
+        case Allocate():
+            return replace(statement, valid=tuple(map(change, statement.valid)))
+        case Primitive():
+            return replace(statement, operands=tuple(_view(v, change) for v in statement.operands))
+        case Assign():
+            value = _expression(statement.value, change)
+            return replace(statement, target=_view(statement.target, change), value=value)
+        case Loop():
+            extents = tuple(map(change, statement.extents))
+            body = tuple(_statement(s, change) for s in statement.body)
+            return replace(statement, extents=extents, body=body)
+        case _:
+            return statement
 
 
 V = TypeVar("V", bound=View)

@@ -45,6 +45,7 @@ def run_guarded(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "module.json").write_text(code.text, "utf-8")
+        (folder / "functions.so").write_bytes(code.library)
         for number, array in enumerate(arrays):
             (folder / str(number)).write_bytes(array.tobytes())
         tensors = [

@@ -89,7 +89,8 @@ def run(target: Guarding, request: Mapping[str, Any], pages: Pages) -> str | Non
     text = (folder / "module.json").read_text("utf-8")
     held = Rooms({room.requested: room for room in rooms}, pages)
     give, take = _GIVE(held.give), _TAKE(lambda _type, _device, _address: 0)
-    code = GuardedCode(request["name"], request["arch"], text, rooms)
+    library = (folder / "functions.so").read_bytes()
+    code = GuardedCode(request["name"], request["arch"], text, rooms, library)
     function = target.compile_guarded(code, _address(give), _address(take))
     for pages.at_end in (True, False):
         placed = [_placed(folder / str(n), t, pages) for n, t in enumerate(request["tensors"])]

@@ -51,5 +51,6 @@ BACKEND = Backend(
     registers=_registers,
     loops=_loops,
     dynamic=True,
+    compiles_functions=True,
     looks={"llvm": _llvm, "processor": _processor, "threads": _threads},
 )

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from septran.dtypes import SHORT
+from septran.mapping.extern.name import EXTERN
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copy.copies import emit_copy
+from septran.targets.cpu.extern.call import emit_extern
 from septran.targets.cpu.gemm.computed import Rows, emit_computed, emit_computed_sums
 from septran.targets.cpu.gemm.computed_dots import emit_computed_dots
 from septran.targets.cpu.gemm.group_dots import (
@@ -54,6 +56,10 @@ class CpuEmitters:
     """Emitters of copies, by engine."""
     computes: Mapping[str, InstructionEmitter]
     """Emitters of computations, by instruction."""
+
+    def of(self, instruction: str) -> InstructionEmitter:
+        """The emitter of an instruction of the machine, or of a function of the user's."""
+        return self.computes[EXTERN if instruction.startswith(f"{EXTERN} ") else instruction]
 
     @property
     def primitives(self) -> dict[str, str]:
@@ -104,6 +110,7 @@ EMITTERS = CpuEmitters(
                 "gemm", emit_multiply_adds, frozenset(SHORT), emit_computed=emit_computed
             ),
             "scalar": InstructionEmitter("gemm", emit_scalar),
+            EXTERN: InstructionEmitter(EXTERN, emit_extern),
             "vector": InstructionEmitter("map", emit_maps),
             "atomic_add": InstructionEmitter("accumulate", emit_atomic_adds),
         }

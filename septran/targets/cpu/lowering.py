@@ -18,6 +18,7 @@ from tvm.ir import StringImm
 from septran.dtypes import itemsize
 from septran.errors import TargetError
 from septran.ir.index import Index, Var, axis, minimum
+from septran.mapping.extern.name import EXTERN
 from septran.targets.cpu.addresses import Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.emitter_table import EMITTERS
@@ -143,7 +144,7 @@ class _Lowering:
             if made := self._computed(group):
                 self.temporary[group] = made.temporary
                 continue
-            if isinstance(group[0], Compute) and group[0].primitive != "gemm":
+            if isinstance(group[0], Compute) and group[0].primitive not in ("gemm", EXTERN):
                 self.temporary[group] = [n for n in own if _starts_written(group, n)]
             elif isinstance(group[0], For):
                 loop = group[0]
@@ -167,7 +168,7 @@ class _Lowering:
         What they hand over is nobody else's.
         """
         made = computed(self.program, group)
-        if made is None or EMITTERS.computes[made.gemm.instruction].emit_computed is None:
+        if made is None or EMITTERS.of(made.gemm.instruction).emit_computed is None:
             return None
         mine = set(made.temporary) <= set(self._only_in(group))
         return made if mine and few_rows(self.context, made.gemm) else None
@@ -226,7 +227,7 @@ class _Lowering:
             self.context.rows(touched),
         ):
             main = made.gemm if made else nodes[-1]
-            instruction = EMITTERS.computes[main.instruction]
+            instruction = EMITTERS.of(main.instruction)
             if made and instruction.emit_computed:
                 instruction.emit_computed(self.context, main, Rows.of(self.context, made))
             else:
@@ -311,7 +312,7 @@ def groups(body: tuple[Node, ...]) -> list[tuple[Node, ...]]:
 def _joins(last: Node, node: Node) -> bool:
     if not (isinstance(last, Compute) and isinstance(node, Compute)):
         return False
-    alone = {"gemm", "scan"} & {last.primitive, node.primitive}
+    alone = {"gemm", "scan", EXTERN} & {last.primitive, node.primitive}
     return last.instruction == node.instruction and not alone
 
 
@@ -380,7 +381,7 @@ def _wanted(program: TileProgram, buffer: Buffer) -> str:
 
 def _taken_as(program: TileProgram, node: Compute, dtype: str) -> str:
     """Return the type to which an instruction converts an operand's elements; '' if none."""
-    instruction = EMITTERS.computes[node.instruction]
+    instruction = EMITTERS.of(node.instruction)
     if any(program.buffer(r.buffer).layout.group > 1 for r in node.operands):
         return instruction.grouped
     return "float32" if dtype in instruction.widened else ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tvm
 
 from septran.targets.base import GuardedCode, LibraryPart, TensorIR, WrittenLibrary
+from septran.targets.cpu.extern.compiler import functions_of
 from septran.targets.cpu.lowering import lower_program
 from septran.targets.cpu.run.build import (
     CpuExecutable,
@@ -53,7 +54,7 @@ class CpuTarget:
         if is_foreign(arch):
             return build_foreign(ir, program, arch)
         use_all_cores()
-        return build(ir, arch)
+        return build(ir, arch, functions_of(program))
 
     def load(self, folder: Path) -> Code:
         """Return what an executable's `save` wrote."""

@@ -19,7 +19,10 @@ from septran.ir.numerics import convert
 from septran.ir.primitives import PRIMITIVES
 from septran.ir.scans import scanned
 from septran.ir.views import View
+from septran.mapping.extern.function import ordered
 from septran.task.check.definedness import joined, missing_of
+from septran.task.reference import run_leaf
+from septran.task.tree import TaskNode
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread, located
 from septran.tile.interpret.execution import Execution, Schedule, ThreadState
@@ -347,6 +350,9 @@ class _Numbers:
         if node.primitive == "fill":
             return None
         found = [self._missing(region, node, frame) for region in node.operands]
+        if node.meaning is not None:  # which elements it reads is the function's own affair
+            worst = [marks.max() for marks in found[not node.accumulates :] if marks is not None]
+            return np.asarray(max(worst), np.int32) if worst else None
         # An element of a scan follows from all before it, so its mark is the running maximum of
         # theirs. An exclusive scan begins with the least integer, which is clipped to no mark.
         if node.primitive == "scan" and found[1] is not None:
@@ -378,6 +384,8 @@ class _Numbers:
 
     def _call(self, node: Compute, frame: ThreadState) -> Array:
         operands = [self._read(region, node, frame) for region in node.operands]
+        if node.meaning is not None:
+            return self._leaf(node.meaning, operands, frame)
         attributes: dict[str, Any] = dict(node.attributes)
         first = attributes.pop(FIRST, None)
         if first is not None and (first == "" or frame.values[Var(first)] == 0):
@@ -390,6 +398,13 @@ class _Numbers:
             )
             message = f"{node.primitive} cannot take {shapes}"
             raise located(ExtentError, message, node.origin) from error
+
+    def _leaf(self, task: TaskNode, operands: Sequence[Array], frame: ThreadState) -> Array:
+        """Return what a leaf means that a function of the user's computes."""
+        names = [param.name for param in ordered(task)]
+        arrays = {n: np.array(array) for n, array in zip(names, operands, strict=True)}
+        run_leaf(task, arrays, frame.values, self.scalars)
+        return arrays[names[0]]
 
     def hand_over(self, kind: str, fill: Fill, frame: ThreadState) -> None:
         """Do nothing: wrong numbers show when an order was broken."""

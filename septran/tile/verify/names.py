@@ -77,7 +77,7 @@ def _names(node: Node) -> Iterator[tuple[str, str]]:
             yield "channel", name
         case Acquire() | Commit() | Wait() | Release():
             yield "channel", node.channel
-        case Compute():
+        case Compute(meaning=None):
             yield "primitive", node.primitive
 
 

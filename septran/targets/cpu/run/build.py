@@ -79,6 +79,8 @@ class CpuExecutable:
     """The `tvm.runtime.Module` of that; None where this was loaded from a library."""
     library: bytes | None = field(default=None, repr=False)
     """The shared library, once it is linked."""
+    functions: bytes = field(default=b"", repr=False)
+    """The object file of functions of the user's, with which it is linked; empty without any."""
     checks_arguments: bool = True
     """TVM's function refuses other shapes, dtypes, layouts and devices before it starts."""
 
@@ -127,7 +129,12 @@ class CpuExecutable:
 
         with tempfile.TemporaryDirectory(dir=folder) as work:
             _reserve(Path(work) / "room", len(zlib.decompress(self.llvm)))
-            Executable(self.module).export_library(str(folder / LIBRARY), workspace_dir=work)
+            more: dict[str, Any] = {}
+            if self.functions:
+                (Path(work) / "functions.o").write_bytes(self.functions)
+                more = {"options": ["-shared", "-fPIC", str(Path(work) / "functions.o")]}
+            path = str(folder / LIBRARY)
+            Executable(self.module).export_library(path, workspace_dir=work, **more)
         # What is run then, too: LLVM would take as long once more to make the same in memory.
         object.__setattr__(self, "library", (folder / LIBRARY).read_bytes())
 
@@ -159,17 +166,26 @@ def compile_module(module: Any, arch: str, passes: Any = PASSES) -> Any:
     return tvm.get_global_func("target.build.llvm")(passes(bound), target)
 
 
-def build(ir: TensorIR, arch: str) -> CpuExecutable:
-    """Machine code for `ir`, ready to run where the host has the instructions."""
+def build(ir: TensorIR, arch: str, functions: bytes = b"") -> CpuExecutable:
+    """Machine code for `ir`, ready to run where the host has the instructions.
+
+    `functions` is the object file of functions that it calls; empty where it calls none.
+    """
     module = built(ir, lambda: compile_module(ir.module, arch))
     llvm = zlib.compress(str(module.inspect_source("ll")).encode(), level=1)
-    return CpuExecutable(ir.name, arch, annotated(ir), llvm, module)
+    made = CpuExecutable(ir.name, arch, annotated(ir), llvm, module, functions=functions)
+    if functions:  # LLVM alone would not find them in memory
+        with TemporaryFolder("linked") as folder:
+            made.save(folder)
+    return made
 
 
 def built(ir: TensorIR, compiled: Callable[[], T]) -> T:
     """Return what `compiled` gives; raises BuildError where TVM or LLVM refuse."""
     try:
         return compiled()
+    except TargetError:  # of functions of the user's, which says what is wrong with them
+        raise
     except Exception as error:
         raise BuildError(
             f"no machine code for {ir.name}: {_last_line(str(error))}",

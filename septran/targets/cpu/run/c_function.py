@@ -18,6 +18,7 @@ from tvm import tirx
 from tvm.ir import StringImm
 
 from septran.targets.base import TensorIR
+from septran.targets.cpu.extern.compiler import linked
 from septran.targets.cpu.run.build import C_PASSES, compile_module
 from septran.targets.cpu.run.isa import foreign_system
 from septran.targets.cpu.run.permission import uses_tiles
@@ -115,7 +116,7 @@ def c_function(ir: TensorIR, program: TileProgram, arch: str) -> CFunction:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.o"
         compiled.write_to_file(str(path), "o")
-        code = path.read_bytes()
+        code = linked(path.read_bytes(), program)
     tensors = [
         Parameter(b.name, b.dtype, b.shape, tuple(map(str, b.exists)))
         for b in map(program.buffer, program.params)

@@ -15,6 +15,7 @@ from tvm import tirx
 
 from septran.dtypes import itemsize
 from septran.targets.base import GuardedCode, Room
+from septran.targets.cpu.extern.compiler import provide, shared_library
 from septran.targets.cpu.lowering import lower_program
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import llvm_arch
@@ -67,7 +68,8 @@ def guarded_code(program: TileProgram) -> GuardedCode:
     writer = GuardedWriter()
     module = tvm.IRModule({program.name: lower_program(program, writer)})
     text = str(tvm.ir.save_json(module))
-    return GuardedCode(program.name, llvm_arch(program.machine), text, tuple(writer.rooms))
+    arch, rooms = llvm_arch(program.machine), tuple(writer.rooms)
+    return GuardedCode(program.name, arch, text, rooms, shared_library(program))
 
 
 def compile_guarded(code: GuardedCode, give: int, take: int) -> Callable[..., Any]:
@@ -75,6 +77,7 @@ def compile_guarded(code: GuardedCode, give: int, take: int) -> Callable[..., An
     use_all_cores()
     if uses_tiles(code.text):
         ask_for_tiles(code.name)
+    provide(code.library)
     module = tvm.ir.load_json(code.text.replace(GIVE, str(give)).replace(TAKE, str(take)))
     function: Callable[..., Any] = compile_module(module, code.arch)[code.name]
     return function

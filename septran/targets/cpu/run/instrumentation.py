@@ -17,6 +17,7 @@ import tvm
 from tvm import tirx
 
 from septran.targets.base import TensorIR
+from septran.targets.cpu.extern.compiler import functions_of
 from septran.targets.cpu.lowering import UNIT, lower_program, nests
 from septran.targets.cpu.run.build import build
 from septran.targets.cpu.run.isa import llvm_arch
@@ -108,7 +109,8 @@ def record(program: TileProgram, arguments: Sequence[Any]) -> tuple[Mark, ...]:
         return ()
     writer = MarkedWriter(total)
     module = tvm.IRModule({program.name: lower_program(program, writer)})
-    executable = build(TensorIR(program.name, module), llvm_arch(program.machine))
+    ir, functions = TensorIR(program.name, module), functions_of(program)
+    executable = build(ir, llvm_arch(program.machine), functions)
     room = np.zeros(max(1, total) * WORDS, np.int64)
     for _ in range(2):
         executable(*arguments, room)

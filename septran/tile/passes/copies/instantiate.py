@@ -14,6 +14,8 @@ from septran.ir.primitives import PRIMITIVES
 from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import NONE, Engine, Machine
+from septran.mapping.extern.function import ordered
+from septran.mapping.extern.name import EXTERN
 from septran.mapping.keys import COPY, LAYOUTS
 from septran.mapping.resolved import Instance, ResolvedMapping
 from septran.task.check.definedness import Suspects, ranges_of, suspects
@@ -179,7 +181,8 @@ class _Builder:
         instance = self.resolved.instance(task.path)
         staged, after = self._stage_entry(task, instance, env) if task.level == 0 else ([], [])
         yield from staged
-        yield from _Body(self, task, instance, env).nodes(task.body)
+        body = _Body(self, task, instance, env)
+        yield from [body.function()] if EXTERN in instance.bindings else body.nodes(task.body)
         yield from after
 
     def _stage_entry(
@@ -334,6 +337,14 @@ class _Body:
                     yield from self._launch(statement)
                 case Loop() if Index() not in statement.extents:  # else nothing is done at all
                     yield self._loop(statement)
+
+    def function(self) -> Compute:
+        """Return the one node of a leaf that a function of the user's computes."""
+        target, *others = ordered(self.task)
+        operands = tuple(self.env[p.name].here for p in (target, *others))
+        rule = f"{self.task.name} is computed by a function of one's own"
+        node = self._compute(EXTERN, operands, (), self._origin(self.task.location, rule))
+        return replace(node, accumulates=target.reads, meaning=self.task)
 
     def _origin(self, location: Location, rule: str, where: Location | None = None) -> Origin:
         place = where or self.instance.where
