@@ -14,7 +14,7 @@ from septran.targets.cpu.extern.call import ExternOperandError
 from septran.targets.cpu.extern.compiler import (
     ExternCompileError,
     ExternSignatureError,
-    NoCompilerError,
+    NoCxxCompilerError,
 )
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
@@ -251,7 +251,7 @@ def test_an_operand_in_panels_is_refused(files):
 
 def test_without_a_compiler_the_error_says_so(files, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(NoCompilerError, match="there is no no-such-compiler here"):
+    with pytest.raises(NoCxxCompilerError, match="there is no no-such-compiler here"):
         compiled(files)(*operands())
 
 

@@ -36,7 +36,7 @@ _ERROR = re.compile(r"^(.+?):(\d+):(?:(\d+):)? (?:fatal )?error: (.*)$", re.MULT
 _GENERATED = "septran_call.cpp"
 
 
-class NoCompilerError(TargetError):
+class NoCxxCompilerError(TargetError):
     """A mapping names a function of the user's, and there is no C++ compiler here."""
 
     code = "SEP522"
@@ -147,7 +147,7 @@ def _compiled(instruction: Instruction, task: TaskNode, machine: Machine, name: 
     compiler, version, *options = _command(machine)
     file, where = Path(instruction.options["file"]), instruction.location
     if not version:
-        raise NoCompilerError(
+        raise NoCxxCompilerError(
             f"{instruction.name} needs a C++ compiler, and there is no {compiler} here", where,
             hint="install one (Debian's g++, or g++-aarch64-linux-gnu), or name it in CXX",
         )  # fmt: skip
