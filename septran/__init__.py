@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from septran.runtime.archive import load
     from septran.runtime.kernel import Kernel
     from septran.runtime.library.export import export
+    from septran.sequences.composite import sequence
     from septran.targets.dsa.code.trust import trust
     from septran.targets.dsa.profiles.comparison import compare_profiles
     from septran.task import trace
@@ -62,6 +63,7 @@ _HOMES = {
     "place": "septran.tile.pipeline",
     "produce_stages": "septran.compiler",
     "resolve": "septran.mapping.resolve",
+    "sequence": "septran.sequences.composite",
     "tile_pass": "septran.tile.user_passes",
     "trace": "septran.task",
     "trust": "septran.targets.dsa.code.trust",
@@ -76,7 +78,7 @@ It is imported at the name's first use, as most sessions need only a few of them
 __all__ = [
     "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "edit",
     "explain", "explore", "export", "interpret", "load", "load_machine", "load_mapping",
-    "operators", "place", "produce_stages", "resolve", "task", "tile_pass", "torch", "trace",
+    "operators", "place", "produce_stages", "resolve", "sequence", "task", "tile_pass", "torch", "trace",
     "trust", "tune", "verify",
 ]  # fmt: skip
 

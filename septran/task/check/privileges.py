@@ -200,13 +200,18 @@ def _merged(view: View, whole: View, rest: list[int], used: list[int]) -> bool:
     sizes = tuple(view.shape[m] for m in own)
     part = View("", index, sizes, tuple(view.valid[m] for m in own))
     shape = tuple(whole.shape[n] for n in rest)
-    fixed = all(entry.variables() <= known for entry in index) and _SPANS not in sizes
+    fixed = all(_known(entry, known) for entry in index) and _SPANS not in sizes
     ragged = part.ragged or any(whole.valid[n] != Index.of(whole.shape[n]) for n in rest)
     if not fixed or ragged or math.prod(shape) > _COUNTED or math.prod(sizes) > _COUNTED:
         return False
     done = np.zeros(shape, dtype=bool)
     write(done, part, {}, np.ones((), dtype=bool))
     return bool(done.all())
+
+
+def _known(entry: Index, axes: set[Var]) -> bool:
+    """Return whether an index is of axes alone, not of loops or of elements that a call tells."""
+    return entry.variables() <= axes and next(entry.elements(), None) is None
 
 
 _COUNTED = 1 << 16
@@ -226,7 +231,8 @@ def _covered(written: list[View], whole: View) -> bool:
         return False
     done = np.zeros(whole.shape, dtype=bool)
     for view in written:
-        fixed = all(is_axis(v) for e in (*view.index, *view.valid) for v in e.variables())
+        entries = (*view.index, *view.valid)
+        fixed = all(_known(e, set(filter(is_axis, e.variables()))) for e in entries)
         if fixed and _SPANS not in view.shape:
             write(done, view, {}, np.ones((), dtype=bool))
     return bool(done.all())
