@@ -78,8 +78,8 @@ It is imported at the name's first use, as most sessions need only a few of them
 __all__ = [
     "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "edit",
     "explain", "explore", "export", "interpret", "load", "load_machine", "load_mapping",
-    "operators", "place", "produce_stages", "resolve", "sequence", "task", "tile_pass", "torch", "trace",
-    "trust", "tune", "verify",
+    "operators", "place", "produce_stages", "resolve", "sequence", "task", "tile_pass", "torch",
+    "trace", "trust", "tune", "verify",
 ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from septran.task.errors import InferenceError
 from septran.task.frontend.definition import Keyword
 from septran.task.trace.dims import calculate, extent, unify
 from septran.task.trace.inference import complete_dtypes
-from septran.task.trace.symbols import Extent, Expression
+from septran.task.trace.symbols import Expression, Extent
 from septran.task.trace.tensors import Tile
 
 

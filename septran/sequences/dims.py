@@ -69,7 +69,7 @@ class Dims:
 
     def _dim(self, axis: Sequence[tuple[int, Dim]], given: set[Name]) -> Dim:
         """Return an axis' extent: a number, a name that an input has, or what one computes."""
-        formulas = []
+        formulas: list[str] = []
         for number, dim in axis:
             if isinstance(dim, int):
                 return dim
@@ -111,8 +111,8 @@ def _with_flags(kind: TensorType, flags: Mapping[str, Any]) -> TensorType:
 def _without_flags(dim: Dim, flags: Mapping[str, Any]) -> Dim:
     if not isinstance(dim, str):
         return dim
-    tree = _Flags(flags).visit(ast.parse(dim, mode="eval")).body
-    return int(tree.value) if isinstance(tree, ast.Constant) else ast.unparse(tree)
+    text = ast.unparse(_Flags(flags).visit(ast.parse(dim, mode="eval")))
+    return int(text) if text.isdecimal() else text
 
 
 class _Flags(ast.NodeTransformer):
@@ -121,6 +121,6 @@ class _Flags(ast.NodeTransformer):
     def __init__(self, flags: Mapping[str, Any]) -> None:
         self.flags = flags
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802  # as ast has it
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # as ast has it
         value = self.flags.get(node.id)
         return ast.Constant(int(value)) if isinstance(value, int) else node

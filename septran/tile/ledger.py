@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from septran.dtypes import itemsize
-from septran.ir.index import Index, Var
 from septran.location import Location
 from septran.stage import Displayable, view
-from septran.tile.analyses.loops import bytes_of, most_iterations, ranges_of, walk
-from septran.tile.interpret.storage import evaluate_index
+from septran.tile.analyses.loops import bytes_of, walk
+from septran.tile.analyses.tallies import amount
+from septran.tile.handovers import Handover, handovers
 from septran.tile.nodes import (
     Commit,
     Copy,
     For,
     Node,
-    Region,
     RemovedCopy,
     Role,
     TileProgram,
@@ -31,11 +28,6 @@ from septran.tile.nodes import (
 )
 
 HIDDEN, EXPOSED, REMOVED = "hidden", "exposed", "removed"
-_GRID = 1 << 22
-"""The number of iterations up to which ragged extents are summed one by one.
-
-For more of them, the nominal tile counts in each.
-"""
 
 
 @dataclass(frozen=True)
@@ -83,6 +75,8 @@ class Ledger(Displayable):
     """The parameters that are used where they are, without any copy."""
     in_place_bytes: int
     """The part of `least_bytes` of those parameters."""
+    handovers: tuple[Handover, ...] = ()
+    """What tasks hand to each other through main memory."""
 
     @property
     def edges(self) -> Mapping[str, int]:
@@ -122,7 +116,8 @@ class Ledger(Displayable):
 
     def __str__(self) -> str:
         if not self.rows:
-            return f"{self.name} copies nothing: every tensor is used where it is\n"
+            nothing = f"{self.name} copies nothing: every tensor is used where it is"
+            return "\n".join([nothing, *self._between()]) + "\n"
         lines = _table([_HEAD, *map(_cells, self.rows)])
         lines += ["", *_table([["edge", "bytes"], *([e, f"{b:,}"] for e, b in self.edges.items())])]
         lines += ["", f"compulsory traffic: {self.least_bytes:,} bytes"]
@@ -130,7 +125,22 @@ class Ledger(Displayable):
                   f"{self.ratio:.2f} times the least"]  # fmt: skip
         if self.in_place:
             lines.append(f"used in place: {', '.join(self.in_place)}")
-        return "\n".join(lines) + "\n"
+        return "\n".join([*lines, *self._between()]) + "\n"
+
+    def _between(self) -> list[str]:
+        """Return the table of handovers after an empty line, if there are any."""
+        if not self.handovers:
+            return []
+        rows = [
+            [
+                h.tensor,
+                f"{h.bytes:,}",
+                *map(", ".join, (h.writers, h.readers)),
+                f"{h.saved_bytes:,}",
+            ]
+            for h in self.handovers
+        ]
+        return ["", *_table([_BETWEEN, *rows])]
 
 
 def ledger(program: TileProgram) -> Ledger:
@@ -153,6 +163,7 @@ def ledger(program: TileProgram) -> Ledger:
         sum(needs.values()),
         in_place,
         sum(needs[n] for n in in_place),
+        handovers(program),
     )
 
 
@@ -208,61 +219,6 @@ def _tensor(program: TileProgram, copy: Copy) -> str:
     return param or next((names[e] for e in ends if names.get(e)), ends[0])
 
 
-def amount(region: Region, loops: tuple[For, ...]) -> tuple[int, int]:
-    """Return the runs of a node under `loops`, and the elements of its region in all of them."""
-    return tally(region.valid, region.shape, loops)
-
-
-def tally(
-    valid: tuple[Index, ...],
-    shape: tuple[int, ...],
-    loops: tuple[For, ...],
-    steps: tuple[int, ...] = (),
-) -> tuple[int, int]:
-    """Return how often a node under `loops` runs, and the points of `valid` in all runs.
-
-    With `steps`, blocks of that many points along each axis are counted, parts as wholes. `shape`
-    has the greatest extents that `valid` can have.
-    """
-    steps = steps or (1,) * len(shape)
-    valid = tuple(extent.estimate() for extent in valid)
-    needed = {v for extent in valid for v in extent.variables()}
-    for loop in reversed(loops):  # a ragged loop brings in the indices of its extent
-        if loop.variable in needed or not loop.extent.estimate().is_constant:
-            needed |= {loop.variable, *loop.extent.variables()}
-    known = ranges_of(loops)
-    # Only loops whose index some extent needs are enumerated; the others multiply the result.
-    ragged = [loop for loop in loops if loop.variable in needed]
-    plain = math.prod(
-        max(0, x.extent.estimate().constant) for x in loops if x.variable not in needed
-    )
-    if math.prod(known[x.variable][1] + 1 for x in ragged) > _GRID:
-        whole = math.prod(-(-n // step) for n, step in zip(shape, steps, strict=True))
-        most = math.prod(most_iterations(loops))
-        return most, most * whole
-    every = [known[loop.variable][1] + 1 for loop in ragged]
-    trips, points = _counted(valid, ragged, steps, every)
-    return trips * plain, points * plain
-
-
-def _counted(
-    valid: Sequence[Index], loops: Sequence[For], steps: Sequence[int], every: Sequence[int]
-) -> tuple[int, int]:
-    """Return iterations of `loops`, at most `every`, and the blocks in all of them, one by one."""
-    grid = np.meshgrid(*map(np.arange, every), indexing="ij", sparse=True)
-    values: dict[Var, Any] = {loop.variable: at for loop, at in zip(loops, grid, strict=True)}
-    runs: Any = np.ones((1,) * len(loops), np.int64)
-    # The grid is as large as the greatest extents; iterations that a ragged loop leaves out count
-    # nothing.
-    for loop in loops:
-        runs = runs * (values[loop.variable] < evaluate_index(loop.extent.estimate(), values))
-    sizes: Any = runs
-    for extent, step in zip(valid, steps, strict=True):
-        sizes = sizes * (-(-np.maximum(0, evaluate_index(extent, values)) // step))
-    trips, points = (int(np.sum(np.broadcast_to(n, every))) for n in (runs, sizes))
-    return trips, points
-
-
 def _is_hidden(program: TileProgram, copy: Copy, loops: tuple[For, ...], in_role: bool) -> bool:
     """Return whether computation goes on while a copy is in flight.
 
@@ -310,6 +266,7 @@ def _first_is_read(program: TileProgram, name: str) -> bool:
     return False
 
 
+_BETWEEN = ["between tasks", "bytes", "written by", "read by", "one task saves"]
 _HEAD = ["tensor", "edge", "bytes", "trips", "total", "engine", "state", "reason"]
 
 

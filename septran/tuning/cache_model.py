@@ -27,7 +27,7 @@ from septran.ir.index import Var
 from septran.machine.model import Machine, Memory
 from septran.tile.analyses.cpu_decisions import PARALLEL_WORK, streamed, work_of
 from septran.tile.analyses.loops import most_iterations, ranges, walk
-from septran.tile.ledger import amount, tally
+from septran.tile.analyses.tallies import amount, tally
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
 from septran.tuning.operations import instruction_of, operations, rate_of
 from septran.tuning.reuse import Nest, Reuse, TimedStep, nest_of, steps_of

@@ -36,8 +36,8 @@ from septran.machine.model import Instruction, Machine, Memory
 from septran.tile.analyses.cycle_bound import CycleBound, cycle_bound
 from septran.tile.analyses.indirect import supposed, supposition
 from septran.tile.analyses.loops import most_iterations, ranges_of, trips, walk
+from septran.tile.analyses.tallies import amount as exact_amount
 from septran.tile.interpret.storage import evaluate_index
-from septran.tile.ledger import amount as exact_amount
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
 from septran.tuning.cache_model import CacheModel, Times, has_caches
 from septran.tuning.operations import instruction_of, operations, rate_of, space

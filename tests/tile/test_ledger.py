@@ -8,7 +8,8 @@ import pytest
 
 import septran
 from septran.ir.index import Index, Var, minimum
-from septran.tile.ledger import EXPOSED, HIDDEN, REMOVED, amount, ledger
+from septran.tile.analyses.tallies import amount
+from septran.tile.ledger import EXPOSED, HIDDEN, REMOVED, ledger
 from septran.tile.nodes import Copy, RemovedCopy, nodes
 from septran.tile.passes.schedule.insert_sync import insert_sync
 from septran.tile.passes.schedule.pipeline_loops import pipeline_loops

@@ -26,7 +26,7 @@ from septran.ir import expressions as ex
 from septran.ir.index import Index, Var
 from septran.machine.model import Instruction, Machine
 from septran.tile.analyses.loops import trips, walk
-from septran.tile.ledger import amount, tally
+from septran.tile.analyses.tallies import amount, tally
 from septran.tile.nodes import (
     Compute,
     Copy,

@@ -9,7 +9,7 @@ from septran.dtypes import itemsize
 from septran.format_units import size_text
 from septran.location import Location
 from septran.tile.analyses.loops import bytes_of, trips, walk
-from septran.tile.ledger import amount
+from septran.tile.analyses.tallies import amount
 from septran.tile.nodes import (
     Acquire,
     Barrier,
