@@ -13,7 +13,7 @@ from septran.errors import nearest
 from septran.ir.index import Index
 from septran.location import Location
 from septran.sequences.dims import Dims
-from septran.sequences.steps import CALL, Known, SequenceError, Step, read_steps
+from septran.sequences.steps import CALL, Known, SequenceError, SequenceStep, read_steps
 from septran.task import Task, empty, launch
 from septran.task.errors import InferenceError
 from septran.task.frontend.definition import Keyword
@@ -65,7 +65,7 @@ def sequence(
 
 def _composite(
     name: str,
-    steps: Sequence[Step],
+    steps: Sequence[SequenceStep],
     keep: Sequence[str],
     where: Location,
     space: dict[str, Any],
@@ -88,7 +88,7 @@ def _composite(
 
 
 def _parameters(
-    steps: Sequence[Step], keep: Sequence[str], where: Location
+    steps: Sequence[SequenceStep], keep: Sequence[str], where: Location
 ) -> tuple[list[str], list[str]]:
     """Return the names of the results and of what is read; raises SequenceError."""
     made: dict[str, bool] = {}
@@ -109,7 +109,7 @@ def _parameters(
     return results, [n for n in inputs if n not in results]
 
 
-def _asked(steps: Sequence[Step]) -> tuple[Keyword, ...]:
+def _asked(steps: Sequence[SequenceStep]) -> tuple[Keyword, ...]:
     """Return the keywords of a sequence, each as the first operator that takes it has it."""
     found: dict[str, Keyword] = {}
     for step in steps:
@@ -119,7 +119,7 @@ def _asked(steps: Sequence[Step]) -> tuple[Keyword, ...]:
     return tuple(found.values())
 
 
-def _run(steps: Sequence[Step], tensors: Sequence[str], given: Mapping[str, Any]) -> None:
+def _run(steps: Sequence[SequenceStep], tensors: Sequence[str], given: Mapping[str, Any]) -> None:
     """Run all steps on the tensors and keywords of the sequence."""
     values = {name: given[name] for name in tensors}
     for step in steps:
@@ -128,27 +128,35 @@ def _run(steps: Sequence[Step], tensors: Sequence[str], given: Mapping[str, Any]
         eval(step.code, {CALL: call}, values)  # the user's own line
 
 
-def _launch(step: Step, values: dict[str, Any], keywords: Mapping[str, Any], *given: Any) -> None:
+def _launch(
+    step: SequenceStep, values: dict[str, Any], keywords: Mapping[str, Any], *given: Any
+) -> None:
     """Launch a step's operator, on new temporaries where it writes what is not there yet."""
+    results = list(zip(step.outputs, step.results, strict=True))
     own = dict(zip(step.inputs, given, strict=True))
+    own |= {output: values[name] for output, name in results if name in values}
     static = {n: v for n, v in keywords.items() if not isinstance(v, Expression)}
-    for output, name in zip(step.outputs, step.results, strict=True):
+    for output, name in results:
         if name not in values:
             shape, dtype = _result(step, output, own, static)
             values[name] = empty(shape, dtype, name=name)
-    own |= {o: values[name] for o, name in zip(step.outputs, step.results, strict=True)}
+    own |= {output: values[name] for output, name in results}
     launch(step.task, *(own[name] for name, _ in step.task.tensors), **keywords)
 
 
 def _result(
-    step: Step, output: str, tiles: Mapping[str, Tile], static: Mapping[str, Any]
+    step: SequenceStep, output: str, tiles: Mapping[str, Tile], static: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], str]:
     """Return shape and type of what an operator writes; raises SequenceError."""
     task, tensors = step.task, step.task.specialised(static)
     sizes = {n: tuple(zip(t.view.shape, t.view.valid, strict=True)) for n, t in tiles.items()}
     dims = unify(task, tensors, sizes, static, step.where)
     nominal = {name: size for name, (size, _) in dims.items()}
-    valid: dict[str, Any] = {**step.static, **static} | {n: v for n, (_, v) in dims.items()}
+    valid: dict[str, Any] = {**step.static, **static} | {
+        # Only numbers divide.
+        n: v.constant if v.is_constant else v
+        for n, (_, v) in dims.items()
+    }
     shape: list[Any] = []
     try:
         for dim in dict(tensors)[output].dims or (None,):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from septran.sequences.steps import Step
+from septran.sequences.steps import SequenceStep
 from septran.task.frontend.definition import Dim, TensorType
 
 Name = tuple[int, str]
@@ -18,7 +18,7 @@ Name = tuple[int, str]
 class Dims:
     """Which names of dimensions mean one extent, and what each is called in the sequence."""
 
-    steps: Sequence[Step]
+    steps: Sequence[SequenceStep]
     inputs: Sequence[str]
     """The names of what the sequence reads."""
     same: dict[Name, Name] = field(default_factory=dict)
@@ -31,8 +31,10 @@ class Dims:
         for each in uses.values():
             for axis in zip(*(_named(number, kind) for number, kind in each), strict=False):
                 known = [name for name in axis if name is not None]
-                for other in known[1:]:
-                    self.same[self._root(other)] = self._root(known[0])
+                for name in known[1:]:
+                    one, other = self._root(known[0]), self._root(name)
+                    if one != other:
+                        self.same[other] = one
         given = {
             self._root(name)
             for tensor in self.inputs
@@ -50,7 +52,8 @@ class Dims:
         for number, step in enumerate(self.steps):
             kinds = dict(step.task.specialised(step.static))
             for own, name in step.whole.items():
-                found.setdefault(name, []).append((number, _with_flags(kinds[own], step.static)))
+                kind = replace(kinds[own], privilege=step.privileges.get(own, "In"))
+                found.setdefault(name, []).append((number, _with_flags(kind, step.static)))
         return found
 
     def _root(self, name: Name) -> Name:
@@ -62,10 +65,15 @@ class Dims:
         dtype = next((kind.dtype for _, kind in uses if kind.dtype), None)
         span = next((kind.span for _, kind in uses if kind.span), None)
         known = [(number, kind.dims) for number, kind in uses if kind.dims is not None]
+        # What is written first and read later is overwritten all the same.
+        privilege = uses[0][1].privilege if uses else "In"
+        if privilege == "In" and any(kind.privilege != "In" for _, kind in uses):
+            privilege = "InOut"
         if not known:
-            return TensorType(None, dtype, None, span)
+            return TensorType(None, dtype, privilege, span)
         axes = zip(*([(number, dim) for dim in dims] for number, dims in known), strict=False)
-        return TensorType(tuple(self._dim(axis, given) for axis in axes), dtype, None, span)
+        dims = tuple(self._dim(axis, given) for axis in axes)
+        return TensorType(dims, dtype, privilege, span)
 
     def _dim(self, axis: Sequence[tuple[int, Dim]], given: set[Name]) -> Dim:
         """Return an axis' extent: a number, a name that an input has, or what one computes."""
@@ -105,7 +113,7 @@ def _named(number: int, kind: TensorType) -> Iterator[Name | None]:
 def _with_flags(kind: TensorType, flags: Mapping[str, Any]) -> TensorType:
     """Return an annotation whose dimensions name no flags of the operator."""
     dims = None if kind.dims is None else tuple(_without_flags(d, flags) for d in kind.dims)
-    return TensorType(dims, kind.dtype, kind.privilege, kind.span)
+    return replace(kind, dims=dims)
 
 
 def _without_flags(dim: Dim, flags: Mapping[str, Any]) -> Dim:

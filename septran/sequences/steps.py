@@ -13,7 +13,8 @@ from typing import Any
 from septran import operators
 from septran.errors import LogicError, nearest
 from septran.location import Location
-from septran.task import Task, find_entry, load_logic, written
+from septran.task import Task, find_entry, load_logic
+from septran.task.trace.inference import probe
 
 Known = Mapping[str, Task | str | Path]
 """Operators by names of one's own: tasks, names of the library, or logic files."""
@@ -31,7 +32,7 @@ class SequenceError(LogicError):
 
 
 @dataclass(frozen=True)
-class Step:
+class SequenceStep:
     """One line: an operator, what it writes and what it reads."""
 
     task: Task
@@ -47,10 +48,19 @@ class Step:
     text: str
 
     @cached_property
+    def privileges(self) -> Mapping[str, str]:
+        """What the operator writes, by its own names: ``Out``, ``InOut`` if it reads it first."""
+        stated = {name: kind.privilege for name, kind in self.task.tensors}
+        if not all(stated.values()):
+            params = probe(self.task, self.flags).root.params
+            found = {p.name: "InOut" if p.reads else "Out" for p in params if p.writes}
+            stated = {name: found.get(name, "In") for name in stated}
+        return {name: str(kind) for name, kind in stated.items() if kind != "In"}
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """The operator's own names of what it writes."""
-        found = written(self.task, self.flags)
-        return tuple(name for name, _ in self.task.tensors if name in found)
+        return tuple(self.privileges)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -86,7 +96,7 @@ class Step:
         return compile(call, self.where.file, "eval")
 
 
-def read_steps(lines: Sequence[str], known: Known, call: Location) -> tuple[Step, ...]:
+def read_steps(lines: Sequence[str], known: Known, call: Location) -> tuple[SequenceStep, ...]:
     """Return the steps that lines say; raises SequenceError or LoadError."""
     places = _places(lines, call)
     return tuple(_read(line, known, at) for line, at in zip(lines, places, strict=True))
@@ -105,7 +115,7 @@ def _places(lines: Sequence[str], call: Location) -> Iterator[Location]:
         yield replace(call, line=number, column=column, length=len(line))
 
 
-def _read(line: str, known: Known, where: Location) -> Step:
+def _read(line: str, known: Known, where: Location) -> SequenceStep:
     try:
         tree = ast.parse(line.strip())
     except (SyntaxError, ValueError) as error:
@@ -120,7 +130,7 @@ def _read(line: str, known: Known, where: Location) -> Step:
         raise SequenceError(f"{line!r} writes something that has no name", where, hint=FORM)
     task = _task(operator, known, where)
     flags, passed = _keywords(task, keywords, where)
-    step = Step(task, results, tuple(arguments), flags, passed, where, line.strip())
+    step = SequenceStep(task, results, tuple(arguments), flags, passed, where, line.strip())
     if len(results) != len(step.outputs) or len(arguments) != len(step.inputs):
         raise SequenceError(
             f"{task.name} writes {', '.join(step.outputs)} and reads {', '.join(step.inputs)}, "

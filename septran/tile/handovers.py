@@ -14,7 +14,7 @@ from septran.tile.nodes import Buffer, Compute, Copy, Node, Region, TileProgram,
 
 
 @dataclass(frozen=True)
-class Handover:
+class TaskHandover:
     """A temporary that one task writes to main memory and another one reads from there."""
 
     tensor: str
@@ -37,14 +37,14 @@ class _Use:
     """The bytes that it copies; None for an access in place."""
 
 
-def handovers(program: TileProgram) -> tuple[Handover, ...]:
+def handovers(program: TileProgram) -> tuple[TaskHandover, ...]:
     """Return the temporaries in main memory that one task writes and another one reads."""
     main = program.machine.main_memory.name
     held = [b for b in program.buffers if b.memory == main and b.name not in program.params]
     return tuple(found for buffer in held if (found := _handover(program, buffer)) is not None)
 
 
-def _handover(program: TileProgram, buffer: Buffer) -> Handover | None:
+def _handover(program: TileProgram, buffer: Buffer) -> TaskHandover | None:
     written, read = (list(_uses(program, buffer, way)) for way in (writes, reads))
     # Tasks are told apart below the one that launches them all.
     paths = zip(*(use.path for use in (*written, *read)), strict=False)
@@ -55,7 +55,7 @@ def _handover(program: TileProgram, buffer: Buffer) -> Handover | None:
         return None
     size = math.prod(buffer.shape) * itemsize(buffer.dtype)
     moved = _moved(written, size) + _moved(read, size)
-    return Handover(buffer.tensor or buffer.name, size, writers, others, moved)
+    return TaskHandover(buffer.tensor or buffer.name, size, writers, others, moved)
 
 
 def _uses(

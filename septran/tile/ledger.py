@@ -12,7 +12,7 @@ from septran.location import Location
 from septran.stage import Displayable, view
 from septran.tile.analyses.loops import bytes_of, walk
 from septran.tile.analyses.tallies import amount
-from septran.tile.handovers import Handover, handovers
+from septran.tile.handovers import TaskHandover, handovers
 from septran.tile.nodes import (
     Commit,
     Copy,
@@ -75,7 +75,7 @@ class Ledger(Displayable):
     """The parameters that are used where they are, without any copy."""
     in_place_bytes: int
     """The part of `least_bytes` of those parameters."""
-    handovers: tuple[Handover, ...] = ()
+    handovers: tuple[TaskHandover, ...] = ()
     """What tasks hand to each other through main memory."""
 
     @property
