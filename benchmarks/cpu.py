@@ -5,7 +5,7 @@ median of the pairs' ratios; a ratio above 1 means that SepTran is faster. Where
 several ways (a convolution's layouts, with ``--compile`` those of `torch.compile`), the fastest
 counts, and a column says which. Quantised products are set beside llama.cpp's, too, where it is
 there (``cpu_llama``). The shapes are those of real models, named beside them in
-``cpu_products``, ``cpu_attention``, ``cpu_rows`` and ``cpu_sections``. With the word ``mixed``,
+``cpu_products``, ``cpu_attention``, ``cpu_rows``, ``cpu_sections`` and ``cpu_logic``. With the word ``mixed``,
 kernels and torch's operations in turns (``cpu_mixed``).
 """
 
@@ -24,6 +24,7 @@ import septran
 from benchmarks import (
     cpu_attention,
     cpu_llama,
+    cpu_logic,
     cpu_mixed,
     cpu_peak,
     cpu_products,
@@ -40,7 +41,7 @@ ALL = (
     "dequant_gemm", "w4a8_gemm", "conv2d", "first_layers", "attention", "attention_bias",
     "attention_decode", "mla_decode", "linear_attention", "softmax", "rms_norm", "layer_norm",
     "elementwise", "functions", "reduce", "rope", "topk", "grouped_gemm", "attention_varlen",
-    "block_sparse_attention",
+    "block_sparse_attention", *cpu_logic.NAMES,
 )  # fmt: skip
 TRIALS = 5
 """Runs of each of torch's ways, of which the fastest decides."""
@@ -48,7 +49,7 @@ TRIALS = 5
 
 def cases(operators: Iterable[str]) -> Iterator[Case]:
     """All cases of the operators asked for."""
-    for module in (cpu_products, cpu_attention, cpu_rows, cpu_sections):
+    for module in (cpu_products, cpu_attention, cpu_rows, cpu_sections, cpu_logic):
         yield from module.cases(set(operators))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -42,15 +43,19 @@ def beside(
     inputs: tuple[torch.Tensor, ...],
     work: float,
     others: tuple[Run, ...],
+    unit: str = "GFLOP/s",
+    **flags: Any,
 ) -> Case:
     """One call of the library's operator, checked against torch's in float64."""
-    kernel, theirs = compiled(operator), torch_function(operator, {})
+    kernel, theirs = compiled(operator, static=flags), torch_function(operator, flags)
     assert theirs is not None
     y = kernel(*inputs)
     exact = theirs[1](*(x.double() if x.is_floating_point() else x for x in inputs))
+    several = isinstance(y, tuple)
+    error = max(map(deviation, y, exact)) if several else deviation(y, exact)
     return Case(
         operator, operator, shape, lambda: kernel(*inputs, out=y),
-        (lambda: theirs[1](*inputs), *others), deviation(y, exact), work, kernel=kernel,
+        (lambda: theirs[1](*inputs), *others), error, work, unit, kernel=kernel,
     )  # fmt: skip
 
 

@@ -63,8 +63,9 @@ def fuzz(
         print_json(
             [
                 {
-                    "seed": o.case.seed, "kind": o.kind, "executor": o.executor,
-                    "message": o.message, "worst": o.worst, "ran": list(o.ran), "kept": o.kept,
+                    "seed": o.case.seed, "family": o.case.kind, "machine": o.case.machine,
+                    "kind": o.kind, "executor": o.executor, "message": o.message,
+                    "worst": o.worst, "ran": list(o.ran), "kept": o.kept,
                 }
                 for o in campaign.outcomes
             ]

@@ -53,7 +53,7 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "grouped_gemm": ("T", "K", "N"), "sliding_attention": ("M", "N"),
     "transpose": ("B", "M", "N"), "paged_attention": ("P", "S"),
     "paged_prefill": ("T", "P", "S"),
-    "gated_delta_rule": (), "ssd": (), "moe": ("T", "D", "F"),
+    "fp8_gemm": ("M", "N", "K"), "gated_delta_rule": (), "ssd": (), "moe": ("T", "D", "F"),
     "gemm": ("M", "N", "K"), "gemm_backward": ("M", "N", "K"), "softmax_backward": ("M", "N"),
     "gemm_bias_act": ("M", "N", "K"), "gemm_splitk": ("M", "N", "K"),
     "layer_norm": ("M", "N"), "linear_attention": (), "mla_decode": (), "reduce": ("M", "N"),

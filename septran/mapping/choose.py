@@ -171,8 +171,11 @@ def _in_manner(manner: Manner, site: LaunchSite, names: Iterable[str]) -> Iterat
 
 
 def _computes(product: Product, manner: Manner) -> bool:
-    order = manner.order in (None, product.order)
-    return order and manner.sums_apart in (None, product.sums_apart)
+    return (
+        manner.order in (None, product.order)
+        and manner.sums_apart in (None, product.sums_apart)
+        and (not manner.multiplies or product.dtype in manner.multiplies)
+    )
 
 
 def _padded(value: TunableValue, multiple: int) -> TunableValue:

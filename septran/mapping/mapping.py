@@ -56,6 +56,8 @@ class Manner:
     """The kinds of its loops, outermost first: rows, columns, sum, batch."""
     sums_apart: bool | None = None
     """Whether each step along the sum has sums of its own, which are added later."""
+    multiplies: tuple[str, ...] = ()
+    """The element types of a left operand, of which it is one; empty for any."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class Match:
     spreads: bool | None = None
     reaches: tuple[str, ...] = ()
     dtype: tuple[str, ...] = ()
+    any_dtype: tuple[str, ...] = ()
     machine_feature: tuple[str, ...] = ()
     below: Match | None = None
     """A match for a task that launches it, directly or not."""

@@ -85,7 +85,7 @@ def mapping_text(mapping: MappingFile) -> str:
 def _plan(plan: TaskMapping) -> list[str]:
     lines = [f"  {path} {_flow(setting.value)}" for path, setting in plan.settings.items()]
     if plan.manner is not None:
-        manner = {k: v for k, v in vars(plan.manner.value).items() if v is not None}
+        manner = {k: v for k, v in vars(plan.manner.value).items() if v not in (None, ())}
         lines.append(f"  variant {_flow(manner)}")
     for path, table in plan.tables.items():
         lines.append(f"  {path} {_flow({k: s.said for k, s in table.items()})}")

@@ -197,7 +197,7 @@ def _list(node: Node, reason: str) -> tuple[Setting[str], ...]:
 def _manner(node: Node) -> Manner:
     # An empty list asks for a product without loops, a missing key for nothing.
     order = _words(node, "order") if node.get("order") is not None else None
-    return Manner(order, _flag(node, "sums_apart"))
+    return Manner(order, _flag(node, "sums_apart"), _words(node, "multiplies"))
 
 
 def _tunables(node: Node, reason: str, named: Table[str, Condition]) -> Table[str, Preference]:
@@ -257,6 +257,7 @@ def _match(node: Node, named: Table[str, Condition]) -> Match:
         spreads=None if holds is None else holds.text == "parallel",
         reaches=_words(node, "reaches"),
         dtype=_words(node, "dtype"),
+        any_dtype=_words(node, "any_dtype"),
         machine_feature=_words(node, "machine_feature"),
         when=condition(when, named) if when else None,
     )

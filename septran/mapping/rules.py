@@ -12,6 +12,7 @@ key of ``match``     holds for a task instance when
                      scans and solves alone; ``gemm``, ``fill``, ``copy``: a leaf that calls it
 ``primitive``        it is a leaf that uses one of these; ``map``: a tensor expression
 ``dtype``            the commonest element type of its tensors is one of these
+``any_dtype``        one of its tensors has one of these element types
 ``holds``            ``parallel``: a loop of its own body is parallel; ``nothing``: none is
 ``reaches``          it or a task below it uses one of these primitives
 ``within: {...}``    a task that launches it, directly or not, matches this
@@ -228,6 +229,7 @@ def _computes(match: Match, facts: Facts) -> bool:
         and (not match.primitive or (facts.leaf and _uses(facts, match.primitive)))
         and (not match.reaches or not facts.below.isdisjoint(match.reaches))
         and (not match.dtype or facts.dtype in match.dtype)
+        and (not match.any_dtype or not set(match.any_dtype).isdisjoint(facts.dtypes.values()))
     )
 
 

@@ -52,6 +52,7 @@ _MATCH: dict[str, Field] = {
     "holds": Field(Choice(("parallel", "nothing")), "whether a loop of its own body is parallel"),
     "reaches": Field(many(PRIMITIVE), "it or a task below it uses one of these primitives"),
     "dtype": Field(many(Choice(ALL)), "the commonest element type of its tensors"),
+    "any_dtype": Field(many(Choice(ALL)), "the element type of any of its tensors"),
     "machine_feature": Field(many(WORD), "a part that the machine must have, or `asynchronous`"),
     "products": Field(
         many(Whole(least=0, most=64)), "so many products it and what it launches compute"
@@ -90,6 +91,7 @@ _MANNER = Record(
     {
         "order": Field(_ORDER, "what its loops walk, outermost first"),
         "sums_apart": Field(Flag(), "whether steps along the sum have sums of their own"),
+        "multiplies": Field(many(Choice(ALL)), "the element type of what it multiplies"),
     },
     "a variant by how it computes",
 )

@@ -10,6 +10,7 @@ from typing import Any
 from septran.runtime.arrays import TORCH
 from septran.runtime.beside_torch.experts import grouped_gemm, moe
 from septran.runtime.beside_torch.pages import paged_attention, paged_prefill
+from septran.runtime.beside_torch.quantised import fp8_gemm
 from septran.runtime.beside_torch.recurrence import gated_delta_rule, ssd
 from septran.runtime.interleaved_timing import InterleavedTiming, time_interleaved
 
@@ -552,6 +553,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "elementwise_binary": _elementwise_binary,
     "embedding": _embedding,
     "embedding_backward": _embedding_backward,
+    "fp8_gemm": fp8_gemm,
     "gated_delta_rule": gated_delta_rule,
     "gemm": _gemm,
     "gemm_backward": _gemm_backward,

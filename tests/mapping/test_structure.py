@@ -218,6 +218,22 @@ def test_a_variant_is_chosen_by_how_it_computes(bench):
     assert bench.resolve(rule).instance("product/block").variant == "block"  # there is none such
 
 
+def test_a_variant_is_chosen_by_what_it_multiplies():
+    shapes = {"M": 8, "N": 128, "K": 128}
+
+    def operands(machine, text=""):
+        mapping = f"extends: {machine}\nmachine: {machine}\n{text}"
+        tree = septran.produce_stages("fp8_gemm", mapping, shapes=shapes).task_tree
+        return {products_of(tree.root).products[0].dtype}
+
+    assert operands("nvidia-h200") == {"float8_e4m3fn"}
+    # The A100's tensor cores take none of eight bits.
+    assert operands("nvidia-a100") == operands("dsa-sim") == {"bfloat16"}
+    rule = "rules: [{match: {any_dtype: %s, products: 1}, variant: {multiplies: float32}}]"
+    assert operands("dsa-sim", rule % "float8_e4m3fn") == {"float32"}
+    assert operands("dsa-sim", rule % "float16") == {"bfloat16"}
+
+
 def test_tunables_are_chosen_by_structure(bench):
     values = "[{when: product.sum > 90, value: 32}, 8]"
     rule = f"rules: [{{match: {{order: [sum]}}, tunables: {{block_K: {values}}}}}]"

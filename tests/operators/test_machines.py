@@ -42,6 +42,7 @@ LARGE = {
     "gemm_bias_act": {"M": 1000, "N": 4096, "K": 4096},
     "gemm_bias_act_backward": {"M": 1000, "N": 2000, "K": 4096},
     "gemm_splitk": {"M": 100, "N": 300, "K": 50000},
+    "fp8_gemm": {"M": 1000, "N": 4096, "K": 4096},
     "grouped_gemm": {"T": 4096, "E": 8, "K": 4096, "N": 4096},
     "layer_norm": {"M": 4096, "N": 8192},
     "layer_norm_backward": {"M": 4096, "N": 8192},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -399,6 +400,28 @@ def test_w4a8_gemm_is_a_product_of_what_rows_are_rounded_to(group, tiling):
     packed = (halves[:, 0] | halves[:, 1] << 4).reshape(48, 21)
     found = run("w4a8_gemm", a, packed, scale, tiling=tiling, group=group)
     close(found, rows @ wide, 96, np.abs(rows) @ np.abs(wide))
+
+
+@pytest.mark.parametrize("block", [7, 32])
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.parametrize(
+    "variants",
+    [{}, {"fp8_core": "fp8_widened"}, {"fp8_block": "fp8_block_as_it_is"}],
+    ids=("widened by blocks", "widened once", "as they are"),
+)
+def test_fp8_gemm_scales_blocks(block, tiling, variants):
+    kind = ml_dtypes.float8_e4m3fn
+    a, b = normal(10, 80).astype(kind), normal(45, 80, seed=1).astype(kind)
+    across = -(-80 // block)
+    scales = normal(10, across, seed=2), normal(-(-45 // block), across, seed=3)
+    of_rows, of_blocks = (s.astype("float32") for s in scales)
+    left = a.astype(float) * of_rows.repeat(block, 1)[:, :80]
+    right = b.astype(float) * of_blocks.repeat(block, 0)[:45].repeat(block, 1)[:, :80]
+    found = run("fp8_gemm", a, b, of_rows, of_blocks, tiling=tiling, variants=variants, block=block)
+    close(found, left @ right.T, 80, np.abs(left) @ np.abs(right.T))
+    _, function = torch_function("fp8_gemm", {"block": block})
+    given = (torch.from_numpy(np.asarray(x, "float64")) for x in (a, b, of_rows, of_blocks))
+    close(function(*given).numpy(), left @ right.T, 80, np.abs(left) @ np.abs(right.T))
 
 
 UNARY = operators.module("elementwise").FUNCTIONS

@@ -64,12 +64,15 @@ class Flow:
     events: tuple[Event, ...]
     allocated: Mapping[str, Loops]
     """The loops in which each temporary lives."""
+    dtypes: Mapping[str, str]
+    """The element type of each tensor."""
 
 
 @dataclass
 class _Walk:
     events: list[Event] = field(default_factory=list)
     allocated: dict[str, Loops] = field(default_factory=dict)
+    dtypes: dict[str, str] = field(default_factory=dict)
 
     def body(
         self, body: tuple[Statement, ...], names: Mapping[str, View], inside: str, loops: Loops
@@ -82,6 +85,7 @@ class _Walk:
             match statement:
                 case Allocate():
                     self.allocated[inside + statement.name] = loops
+                    self.dtypes[inside + statement.name] = statement.dtype
                 case Loop():
                     around = tuple((v, statement.parallel) for v in statement.variables)
                     self.body(statement.body, names, inside, (*loops, *around))
@@ -115,10 +119,10 @@ class _Walk:
 
 def flow_of(task: TaskNode) -> Flow:
     """Return the data flow of a task, with the tasks below it."""
-    walk = _Walk()
+    walk = _Walk(dtypes={p.name: p.dtype for p in task.params})
     plain = {p.name: View.whole(p.name, p.shape, p.valid) for p in task.params}
     walk.body(task.body, plain, "", ())
-    return Flow(tuple(walk.events), walk.allocated)
+    return Flow(tuple(walk.events), walk.allocated, walk.dtypes)
 
 
 def is_own(tensor: str) -> bool:

@@ -65,6 +65,8 @@ class Product:
     """What the loops around it walk, outermost first."""
     sums_apart: bool
     """Whether each step along the sum has sums of its own, which are added later."""
+    dtype: str
+    """The element type of its left operand as it is multiplied."""
 
     def extent(self, kind: str, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
         """How many rows, columns... it has, by the tensors' extents; None where they do not say."""
@@ -198,7 +200,9 @@ class _Analysis:
         home = self._inside(event.result.tensor)
         # The result is allocated inside of a loop along the sum, as with split-K.
         apart = any(kinds.get(v) == "sum" for v in home)
-        return Product(operands, _order(event.loops, kinds), apart)
+        return Product(
+            operands, _order(event.loops, kinds), apart, self.flow.dtypes[event.left.tensor]
+        )
 
     def _operand(
         self, role: str, views: list[tuple[View, bool]], kinds: Mapping[Var, str], computed: bool

@@ -518,7 +518,9 @@ class Draft:
             dict(outer.extents), list(outer.open), variables=dict(outer.variables), check=False,
             drafting=True,
         )  # fmt: skip
-        views, homes = list(self.views), list(self.homes) or None
+        # Tiles that the caller passes are whole, too, as those that the draft cuts are.
+        views = [(shape, tuple(map(Index.of, shape)), dtype) for shape, _, dtype in self.views]
+        homes = list(self.homes) or None
         try:
             with _tracing(inner):
                 return inner.traced(body, self.site, views, self.keywords, self.where, homes)
