@@ -5,8 +5,8 @@ median of the pairs' ratios; a ratio above 1 means that SepTran is faster. Where
 several ways (a convolution's layouts, with ``--compile`` those of `torch.compile`), the fastest
 counts, and a column says which. Quantised products are set beside llama.cpp's, too, where it is
 there (``cpu_llama``). The shapes are those of real models, named beside them in
-``cpu_products``, ``cpu_attention``, ``cpu_rows``, ``cpu_sections`` and ``cpu_logic``. With the word ``mixed``,
-kernels and torch's operations in turns (``cpu_mixed``).
+``cpu_products``, ``cpu_attention``, ``cpu_rows``, ``cpu_sections`` and ``cpu_logic``. With the word
+``mixed``, kernels and torch's operations in turns (``cpu_mixed``).
 """
 
 from __future__ import annotations
