@@ -30,6 +30,7 @@ VIEWS = {
     "30_write_a_pass": {"sep-explorer"},
     "31_add_an_instruction": {"sep-timeline"},
     "40_a_real_model": set(),
+    "41_a_decoder_on_every_machine": {"sep-timeline"},
 }  # fmt: skip
 """The kinds of live views in each tutorial; those without are run by `notebooks/refresh.py`."""
 
