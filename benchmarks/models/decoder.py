@@ -1,4 +1,4 @@
-"""Tokens a second of a Llama-style decoder of seeded weights: kernels beside torch and llama.cpp.
+"""Tokens a second of a Llama-style decoder of seeded weights: kernels beside torch.
 
 The shape is that of a model of a thousand million weights (16 layers, 2048 elements, 32 heads of
 queries and 8 of keys, 8192 hidden elements), whose numbers of layers and words are options.
@@ -119,18 +119,17 @@ class InTorch:
             {n: w.t().contiguous() if w.ndim == 2 else w for n, w in each.items()}
             for each in layers
         ]
-        self.step = self.one
 
     def __call__(self, token: int, position: int) -> Tensor:
         """The logits after a token."""
         x = self.around["words"][token : token + 1]
         cos, sin = (each[position] for each in self.angles)
         for w, (keys, values) in zip(self.layers, self.caches, strict=True):
-            x = self.step(x, w, keys, values, cos, sin, position)
+            x = self.layer(x, w, keys, values, cos, sin, position)
         x = functional.rms_norm(x, (self.shape.size,), self.around["norm"], EPS)
         return functional.linear(x, self.around["words"])
 
-    def one(
+    def layer(
         self,
         x: Tensor,
         w: Weights,

@@ -174,3 +174,23 @@ def test_a_count_of_another_tensor_needs_its_bound():
     with pytest.raises(LaunchArgumentsError, match="the count of n has no bound") as error:
         septran.compile(unbounded, "cpu-x86", shapes={"D": 4})
     assert "task.Integer" in str(error.value.hint)
+
+
+@task.define(leaf=True)
+def put_row(place, x):
+    place[:, :] = x
+
+
+@task.define
+def cached(K: task.Tensor["N", "E"], x: task.Tensor[1, "E"], at: task.Integer[0, 6]):
+    first = task.least(task.count(at), K.shape[0] - 1)
+    task.launch(put_row, K[first : first + 1], x)
+
+
+def test_a_row_that_a_call_chooses_is_written_alone():
+    tree = task.trace(cached, {"K": (7, 4), "x": (1, 4), "at": (1,)})
+    assert tree.root.params[0].reads  # the other rows keep their content
+    cache, row = np.ones((7, 4), np.float32), np.full((1, 4), 5, np.float32)
+    septran.compile(cached, "cpu-x86")(row, 3, out=cache)
+    assert (cache[3] == 5).all()
+    assert (np.delete(cache, 3, axis=0) == 1).all()
