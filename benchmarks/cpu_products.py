@@ -11,6 +11,7 @@ from torch.nn.functional import gelu
 
 from benchmarks import cpu_llama
 from benchmarks.cpu_case import Case, Run, by, compiled, deviation
+from septran.targets.cpu.run.isa import native
 
 GEMMS = (
     *((n, n, n) for n in (256, 512, 1024, 2048)),
@@ -62,6 +63,8 @@ BFLOAT16 = (
     (128, 4096, 1024),
     (197, 3072, 768),
 )
+DOTS_OF_BYTES = {"avx512vnni", "avxvnni", "dotprod"}
+"""Features of processors with dot products of bytes."""
 SPLITS = ((64, 64, 4096), (32, 128, 8192))
 EPILOGUES = ((128, 3072, 768, "gelu"), (512, 512, 512, "relu"))
 QUANTISED = (
@@ -135,15 +138,21 @@ def batched_gemm(s: int, m: int, n: int, k: int) -> Case:
 
 
 def int8(m: int, n: int, k: int, family: str = "gemm int8") -> Case:
-    """Products of int8 summed in int32; exact. Torch's B by rows or by columns."""
+    """Products of int8 summed in int32; exact. Torch's B by rows or by columns.
+
+    Without dot products of bytes torch has no kernel, but a loop over elements: there it multiplies
+    in float32, though that is exact for sums of 1024 products at most.
+    """
     a, b = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((m, k), (k, n)))
     columns = b.t().contiguous().t()
     c, other = (torch.empty(m, n, dtype=torch.int32) for _ in range(2))
     kernel = compiled("gemm", dtypes="int8", shapes={"M": m, "N": n, "K": k})
     kernel(a, b, out=c)
+    ways: tuple[Run, ...] = (lambda: other.copy_(torch.mm(a.float(), b.float())),)
+    if DOTS_OF_BYTES & native().features:
+        ways = tuple(lambda x=x: torch._int_mm(a, x, out=other) for x in (b, columns))
     return Case(
-        family, "gemm int8", by(m, n, k), lambda: kernel(a, b, out=c),
-        tuple(lambda x=x: torch._int_mm(a, x, out=other) for x in (b, columns)),
+        family, "gemm int8", by(m, n, k), lambda: kernel(a, b, out=c), ways,
         deviation(c, a.double() @ b.double()), 2.0 * m * n * k, "GOP/s",
         kernel=kernel,
     )  # fmt: skip

@@ -112,6 +112,7 @@ class Match:
     dtype: tuple[str, ...] = ()
     any_dtype: tuple[str, ...] = ()
     machine_feature: tuple[str, ...] = ()
+    converts: bool | None = None
     below: Match | None = None
     """A match for a task that launches it, directly or not."""
     products: tuple[int, ...] = ()

@@ -259,6 +259,7 @@ def _match(node: Node, named: Table[str, Condition]) -> Match:
         dtype=_words(node, "dtype"),
         any_dtype=_words(node, "any_dtype"),
         machine_feature=_words(node, "machine_feature"),
+        converts=_flag(node, "converts"),
         when=condition(when, named) if when else None,
     )
 

@@ -19,6 +19,8 @@ key of ``match``     holds for a task instance when
 ``products`` ...     its structure is so (`structure_matches`)
 ``machine_feature``  the machine has a part of that name; ``asynchronous``: an engine
                      that copies beside computation
+``converts``         the machine's fastest instruction for products of its ``dtype``
+                     widens elements before it multiplies them (`converts`)
 ``when``             this condition over dimensions, static flags, its tensors' extents
                      (``A_0``, or ``longest_row`` whatever they are called) and ``dtype``
                      is true: ``when: C_0 * C_1 <= 256 * 256``
@@ -39,6 +41,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from septran.backends import backend_of
+from septran.dtypes import itemsize
 from septran.errors import nearest
 from septran.ir.primitives import BY_MAP_UNITS, IN_STEPS
 from septran.machine.model import Machine
@@ -205,6 +209,7 @@ def matches(match: Match, facts: Facts, machine: Machine) -> bool:
         and match.parallel in (None, facts.parallel)
         and match.spreads in (None, facts.spreads)
         and all(has(machine, feature) for feature in match.machine_feature or ())
+        and (match.converts is None or match.converts == converts(machine, facts.dtype))
         and (match.below is None or _is_below(match.below, facts, machine))
         and (not match.structural or structure_matches(match, facts.look()))
         and (match.when is None or match.when.holds(facts.values()))
@@ -276,6 +281,28 @@ def has(machine: Machine, feature: str) -> bool:
     parts = (machine.processors, machine.memories, machine.engines, machine.instructions)
     own = {part.name for group in parts for part in group}
     return feature in own or feature in (machine.arch, machine.backend, *machine.vendor)
+
+
+def converts(machine: Machine, dtype: str) -> bool:
+    """Return whether the fastest product of `dtype` widens each element before it multiplies.
+
+    An instruction takes elements as they lie in memory where a group of them, those that its
+    entry's ``panels`` hold side by side, fills a sum's word: four bytes, two short floats.
+    """
+    features = backend_of(machine.backend).features
+    here = features(machine.arch) if features else None
+    able = [
+        (i, sums) for i in machine.instructions for sums, *kinds in i.dtypes
+        if i.primitive == "gemm" and set(kinds) == {dtype}
+        and (here is None or here >= set(i.requires))
+    ]  # fmt: skip
+    if not able:
+        return False
+    # Of equal ones the first, as a list of bindings takes them.
+    best = max((i.throughput or 0 for i, _ in able))
+    fastest, sums = next((i, sums) for i, sums in able if (i.throughput or 0) == best)
+    group = fastest.panels[1] if len(fastest.panels) > 1 else 1
+    return group * itemsize(dtype) < itemsize(sums)
 
 
 def _particular(match: Match) -> bool:

@@ -54,6 +54,9 @@ _MATCH: dict[str, Field] = {
     "dtype": Field(many(Choice(ALL)), "the commonest element type of its tensors"),
     "any_dtype": Field(many(Choice(ALL)), "the element type of any of its tensors"),
     "machine_feature": Field(many(WORD), "a part that the machine must have, or `asynchronous`"),
+    "converts": Field(
+        Flag(), "whether the fastest instruction for products of its type widens each element first"
+    ),
     "products": Field(
         many(Whole(least=0, most=64)), "so many products it and what it launches compute"
     ),
