@@ -10,6 +10,7 @@ import septran
 from septran.machine import loader
 from septran.mapping.loader import load_mapping
 from septran.mapping.mistakes import UnknownNameError
+from septran.mapping.rules import converts
 
 FASTEST = """
 extends: cpu-x86
@@ -95,3 +96,35 @@ def test_a_processor_that_the_table_lacks_counts_as_the_widest(tmp_path, arch, r
     file = tmp_path / "mine.yaml"
     file.write_text(f"extends: cpu-x86\nname: mine\narch: {arch}\n")
     assert septran.load_machine(file).instruction("avx512_bf16").throughput == rate
+
+
+@pytest.mark.parametrize(
+    ("arch", "rates", "dtype", "widened"),
+    [
+        ("x86-64-v3", {}, "int8", True),  # vpmaddwd takes pairs of 16 bits
+        ("x86-64-v3", {}, "bfloat16", True),
+        ("x86-64-v3", {}, "float16", True),
+        ("x86-64-v3", {}, "float32", False),
+        ("x86-64-v3", {}, "float64", False),
+        ("znver4", {}, "int8", False),  # vpdpbusd takes bytes by fours
+        ("znver4", {"avx512_bf16": 64}, "bfloat16", False),
+        ("znver4", {"avx512_bf16": 14}, "bfloat16", True),
+    ],
+)
+def test_what_the_fastest_instruction_widens(arch, rates, dtype, widened):
+    host = replace(machine(**rates), arch=arch)
+    assert converts(host, dtype) is widened
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float16"])
+def test_what_is_widened_is_packed_once_for_all_columns(dtype):
+    """Neither rows of A nor columns of B are read in place by AVX2, which widens both."""
+
+    def staged(arch):
+        host = replace(machine(avx512_bf16=64), arch=arch)
+        sizes = {"M": 256, "N": 256, "K": 256}
+        stages = septran.produce_stages("gemm", machine=host, dtypes=dtype, shapes=sizes)
+        return "A_L2 = copy(A" in str(stages.tile_program)
+
+    assert staged("x86-64-v3")
+    assert staged("znver4") is (dtype == "float16")  # which has no instruction of its own there

@@ -89,7 +89,7 @@ def test_the_page_names_what_rules_know_of_structure():
         "turns",
         "window",
     }
-    assert keys | {"shared_right", "computed", "transposed"} <= said
+    assert keys | {"shared_right", "computed", "transposed", "converts"} <= said
     assert {name.rpartition(".")[2] for name in NAMES} <= {w.rpartition(".")[2] for w in said}
 
 
