@@ -62,6 +62,10 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "gemm_bias_act_backward": ("M", "N", "K"), "layer_norm_backward": ("M", "N"),
     "rms_norm_backward": ("M", "N"), "attention_lse": ("M", "N"), "attention_backward": ("M", "N"),
     "attention_varlen": ("T", "S"), "block_sparse_attention": ("M", "N"),
+    "conv2d_backward": ("H", "W", "O"), "cross_entropy_backward": ("T", "V"),
+    "cumsum_backward": ("M", "N"), "linear_attention_backward": (), "rope_backward": (),
+    "logsumexp_backward": ("M", "N"), "swiglu_gates": ("M", "N", "K"),
+    "swiglu_backward": ("M", "N", "K"),
 }  # fmt: skip
 """The dimensions of the library's operators that may have any extent."""
 

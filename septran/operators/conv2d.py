@@ -50,3 +50,7 @@ def conv2d(
         columns = windows.transpose(0, 3, 4, 1, 2).reshape(c * r * s, p * q)
         result = task.partition(Y[b].reshape(out, p * q), shape=(each, p * q))[g, 0]
         task.launch(gemm_core, result, weights[g, 0], columns)
+
+
+BACKWARD = "conv2d_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

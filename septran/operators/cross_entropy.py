@@ -58,3 +58,7 @@ def cross_entropy(
     Xp = task.partition(X, shape=(rows, X.shape[1]))
     for i in task.parallel_range(Lp.shape[0]):
         task.launch(cross_entropy_rows, Lp[i], Xp[i, 0], Tp[i])
+
+
+BACKWARD = "cross_entropy_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

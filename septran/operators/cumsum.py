@@ -50,3 +50,7 @@ def cumsum(
     Xp = task.partition(X, shape=(rows, X.shape[1]))
     for i in task.parallel_range(Xp.shape[0]):
         task.launch(cumsum_rows, Yp[i, 0], Xp[i, 0], reverse=reverse, exclusive=exclusive)
+
+
+BACKWARD = "cumsum_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

@@ -53,3 +53,7 @@ def logsumexp(Y: task.Tensor["M"], X: task.Tensor["M", "N"]):
     Xp = task.partition(X, shape=(rows, X.shape[1]))
     for i in task.parallel_range(Yp.shape[0]):
         task.launch(logsumexp_rows, Yp[i], Xp[i, 0])
+
+
+BACKWARD = "logsumexp_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

@@ -40,3 +40,7 @@ def rope(
         y = [Yp[i, 0, n][:, h] for n in (0, 1)]
         x = [Xp[i, 0, n][:, h] for n in (0, 1)]
         task.launch(rope_tile, *y, *x, Cp[i, 0], Sp[i, 0])
+
+
+BACKWARD = "rope_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

@@ -51,3 +51,7 @@ def swiglu(
     Wp, Vp = (task.partition(x, shape=(x.shape[0], tile[1])) for x in (W, V))
     for i, j in task.parallel_range(Yp.shape):
         task.launch(swiglu_block, Yp[i, j], Xp[i, 0], Wp[0, j], Vp[0, j])
+
+
+FORWARD = "swiglu_gates"
+"""The operator that runs where a gradient is to follow, which takes the gates."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.runtime.arrays import TORCH
+from septran.runtime.beside_torch import gradients
 from septran.runtime.beside_torch.experts import grouped_gemm, moe
 from septran.runtime.beside_torch.pages import paged_attention, paged_prefill
 from septran.runtime.beside_torch.quantised import fp8_gemm
@@ -544,9 +545,12 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "block_sparse_attention": _block_sparse_attention,
     "causal_conv1d": _causal_conv1d,
     "conv2d": _conv2d,
+    "conv2d_backward": gradients.conv2d_backward,
     "conv2d_nhwc": _conv2d_nhwc,
     "cross_entropy": _cross_entropy,
+    "cross_entropy_backward": gradients.cross_entropy_backward,
     "cumsum": _cumsum,
+    "cumsum_backward": gradients.cumsum_backward,
     "dequant_gemm": _dequant_gemm,
     "elementwise": _elementwise,
     "elementwise_backward": _elementwise_backward,
@@ -565,7 +569,9 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
     "linear_attention": _linear_attention,
+    "linear_attention_backward": gradients.linear_attention_backward,
     "logsumexp": _logsumexp,
+    "logsumexp_backward": gradients.logsumexp_backward,
     "mla_decode": _mla_decode,
     "paged_attention": paged_attention,
     "paged_prefill": paged_prefill,
@@ -574,11 +580,14 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "rms_norm": _rms_norm,
     "rms_norm_backward": _rms_norm_backward,
     "rope": _rope,
+    "rope_backward": gradients.rope_backward,
     "sliding_attention": _sliding_attention,
     "softmax": _softmax,
     "softmax_backward": _softmax_backward,
     "ssd": ssd,
     "swiglu": _swiglu,
+    "swiglu_backward": gradients.swiglu_backward,
+    "swiglu_gates": gradients.swiglu_gates,
     "topk": _topk,
     "transpose": _transpose,
     "w4a8_gemm": _w4a8_gemm,

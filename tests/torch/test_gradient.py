@@ -13,6 +13,7 @@ import septran
 import septran.torch as st
 from septran.errors import SepTranError
 from septran.operators.elementwise_backward import DERIVATIVES
+from tests.tiers import slow_but
 
 
 def made(name: str, operator, **options) -> st.Operator:
@@ -63,6 +64,44 @@ def test_elementwise(function):
     if function not in ("log", "rsqrt", "sqrt"):
         x[:2] *= -1
     assert torch.autograd.gradcheck(op, x.requires_grad_())
+
+
+TARGETS = torch.tensor([1, -100, 3, 0, 6])
+ANGLES = torch.randn(5, 3, dtype=torch.float64), torch.randn(5, 3, dtype=torch.float64)
+GRADIENTS = {
+    "conv2d": ((2, 4, 7, 6), (6, 2, 3, 2)),
+    "cross_entropy": ((5, 7), TARGETS),
+    "cumsum": ((5, 7),),
+    "linear_attention": ((1, 2, 70, 3), (1, 2, 70, 3), (1, 2, 70, 4)),
+    "logsumexp": ((5, 7),),
+    "rope": ((5, 2, 6), *ANGLES),
+    "swiglu": ((3, 4), (4, 5), (4, 5)),
+}
+"""The inputs of each, by the shape where there is a gradient."""
+FLAGS = {
+    "conv2d": {"stride": 2, "padding": 1, "groups": 2},
+    "cumsum": {"reverse": True, "exclusive": True},
+}
+
+
+@pytest.mark.parametrize("name", slow_but(["swiglu", "cross_entropy"], GRADIENTS))
+def test_gradients_of_further_operators(name):
+    op = made(f"further_{name}", name, static=FLAGS.get(name, {}))
+    given = [of(*x) if isinstance(x, tuple) else x for x in GRADIENTS[name]]
+    assert torch.autograd.gradcheck(op, tuple(given))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_torch_accepts_further_operators_with_their_gradients(name):
+    op = made(f"checked_{name}", name, static=FLAGS.get(name, {}))
+    given = [
+        torch.randn(*x, requires_grad=True)
+        if isinstance(x, tuple)
+        else (x if x.dtype == torch.int64 else x.float())
+        for x in GRADIENTS[name]
+    ]
+    torch.library.opcheck(op.overload, tuple(given))
 
 
 def test_the_slope_at_a_corner_is_torchs():
@@ -144,8 +183,8 @@ def test_a_gradient_goes_through_a_compiled_graph():
 
 
 def test_without_a_logic_for_it_the_gradient_is_an_error_that_says_what_to_write():
-    running = made("running", "cumsum")
-    x = torch.randn(3, 4, requires_grad=True)
+    running = made("running", "transpose")
+    x = torch.randn(2, 3, 4, requires_grad=True)
     result = running(x)
     with pytest.raises(st.NoGradientError, match="grad_running has no gradient") as caught:
         result.sum().backward()
