@@ -91,19 +91,6 @@ def test_gradients_of_further_operators(name):
     assert torch.autograd.gradcheck(op, tuple(given))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", GRADIENTS)
-def test_torch_accepts_further_operators_with_their_gradients(name):
-    op = made(f"checked_{name}", name, static=FLAGS.get(name, {}))
-    given = [
-        torch.randn(*x, requires_grad=True)
-        if isinstance(x, tuple)
-        else (x if x.dtype == torch.int64 else x.float())
-        for x in GRADIENTS[name]
-    ]
-    torch.library.opcheck(op.overload, tuple(given))
-
-
 def test_the_slope_at_a_corner_is_torchs():
     for function in ("relu", "abs"):
         op = made(f"corner_{function}", "elementwise", static={"function": function})

@@ -133,16 +133,8 @@ def test_a_wrong_function_is_found_with_its_element(files):
 
 @pytest.mark.slow
 def test_a_write_beyond_the_tile_is_found_between_guard_pages(files):
-    changed(files / "kernels.cpp", "C(i, j) = sum;", "C(i, j) = sum; A(i, -1) == 7 ? throw_() : 0;")
-    changed(
-        files / "kernels.cpp",
-        "namespace mine {",
-        "namespace mine {\ninline int throw_() { return 1; }",
-    )
-    assert compiled(files).check(*operands()).right
-    changed(files / "kernels.cpp", "A(i, -1) == 7 ? throw_() : 0;", "C(i + 4096, j) = 0;")
-    with pytest.raises(AssertionError):
-        assert compiled(files).check(*operands(), guard=True).right
+    changed(files / "kernels.cpp", "C(i, j) = sum;", "C(i, j) = sum; C(i + 4096, j) = 0;")
+    assert not compiled(files).check(*operands(), guard=True).right
 
 
 def test_the_interpreter_runs_what_the_leaf_means(files):
