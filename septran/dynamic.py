@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from septran.errors import CallError, LogicError
+from septran.ir.atoms import CallExtent
+from septran.ir.index import Index
 from septran.request import CompileRequest, CompleteRequest
 from septran.runtime.signature import Specialisation, TensorParam
 from septran.runtime.stages import Stages, stage
@@ -21,7 +23,7 @@ from septran.task.trace.dims import extent, named_dims
 if TYPE_CHECKING:
     from septran.mapping.resolved import ResolvedMapping
     from septran.targets.base import Executable, TensorIR
-    from septran.task.tree import TaskTree
+    from septran.task.tree import Param, TaskTree
     from septran.tile.nodes import TileProgram
 
 LEAST_BOUND = 1024
@@ -104,8 +106,31 @@ class Dynamic:
         params = tree.root.params
         if any(p.places for p in params):  # which may be as many as an extent of the call
             params = stages.task_tree.root.params
-        tensors = tuple(replace(TensorParam.of(p), shape=exact.shapes[p.name]) for p in params)
-        return Specialisation(tensors, tree.scalars, stages)
+        told = {p.name: _told(p) for p in tree.root.params}
+        tensors = tuple(
+            replace(TensorParam.of(p), shape=exact.shapes[p.name], told=told[p.name] or ())
+            for p in params
+        )
+        # What is computed from an extent, another one has to be computed for.
+        spans = {} if None in told.values() else self._spans(request, exact, greatest)
+        return Specialisation(tensors, tree.scalars, stages, spans=spans)
+
+    def _spans(
+        self, request: CompileRequest, exact: CompleteRequest, greatest: Mapping[str, int]
+    ) -> dict[str, tuple[int, int]]:
+        """The extents for which the code of a call is that of others, too; empty where unknown."""
+        same = exact.same_case(request.mapping)
+        if not same:
+            return {}
+        spans = {}
+        for name, most in greatest.items():
+            least = exact.dynamic[name][0]
+            # Without a stated range there is code for each power of two.
+            if exact.dynamic[name][1] is None and most > LEAST_BOUND:
+                least = max(least, most // 2 + 1)
+            low, high = same[name]
+            spans[name] = int(max(least, low)), int(min(most, high))
+        return spans
 
     def _bound(self, request: CompileRequest, exact: CompleteRequest, name: str, found: int) -> int:
         """The greatest extent of the compilation that serves `found`; raises SizeRangeError.
@@ -134,6 +159,20 @@ class Dynamic:
             asked = CompileRequest(**{**vars(exact), "shapes": shapes, "dynamic": fixed})
             self.known[key] = self.compiled(asked)
         return self.known[key]
+
+
+def _told(param: Param) -> tuple[str, ...] | None:
+    """The dimension that each extent is as it is; None where one is computed from such."""
+    found = []
+    for index in param.valid:
+        match index:
+            case Index(terms=()):
+                found.append("")
+            case Index(terms=((CallExtent(name=name), 1),), constant=0):
+                found.append(name)
+            case _:
+                return None
+    return tuple(found)
 
 
 def _tree(exact: CompleteRequest, whole: Stages) -> TaskTree:

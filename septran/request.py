@@ -19,7 +19,8 @@ from septran.dtypes import ALL
 from septran.errors import CallError, nearest
 from septran.machine.loader import load_machine
 from septran.mapping.choose import MappingChooser
-from septran.mapping.dispatch.choice import check_names, narrowed, take
+from septran.mapping.conditions import Value
+from septran.mapping.dispatch.choice import check_names, narrowed, same_case, take
 from septran.mapping.loader import load_mapping, mapping_names
 from septran.mapping.mapping import MappingFile
 from septran.mapping.mistakes import NoMappingError
@@ -189,21 +190,42 @@ class CompleteRequest(CompileRequest):
 
     def _dispatched(self) -> CompleteRequest:
         """The request with the case of its dispatch file that is for its sizes and types."""
-        dims = named_dims(self.entry, self.shapes, self.static)
-        flags = _flags(self.entry, self.static)
-        facts = Facts(
-            self.entry.name, "", self.entry.name, 0, leaf=False, parallel=False,
-            shapes=self.shapes, dtypes=self.dtypes, dims=dims, static=flags,
-        )  # fmt: skip
-        values = facts.values()
+        values = self._values()
         mapping = take(self.mapping, values, self.dynamic)
         if self.dynamic and mapping.taken is not None:
-            # An extent by a tensor's name may be a dynamic one.
-            same = {n: v for n, v in values.items() if n in {*dims, *flags, "dtype"}}
-            same = {n: v for n, v in same.items() if n not in self.dynamic}
+            same = self._same(values)
             ranges = narrowed(self.mapping, mapping.taken.name, same, self.dynamic)
             return replace(self, mapping=mapping, dynamic=ranges)
         return replace(self, mapping=mapping)
+
+    def same_case(self, file: MappingFile) -> MappingOf[str, tuple[float, float]]:
+        """The extents of dynamic dimensions for which `file` has the same case as for these.
+
+        They are all extents where it is no dispatch file; the result is empty where only a look
+        at each call tells.
+        """
+        if self.mapping.taken is None:
+            return {name: (-math.inf, math.inf) for name in self.dynamic}
+        values, dims = self._values(), named_dims(self.entry, self.shapes, self.static)
+        found = {name: dims[name] for name in self.dynamic if name in dims}
+        return same_case(file, self.mapping.taken.name, self._same(values), found)
+
+    def _values(self) -> MappingOf[str, Value]:
+        """What the conditions of a dispatch file can name."""
+        facts = Facts(
+            self.entry.name, "", self.entry.name, 0, leaf=False, parallel=False,
+            shapes=self.shapes, dtypes=self.dtypes,
+            dims=named_dims(self.entry, self.shapes, self.static),
+            static=_flags(self.entry, self.static),
+        )  # fmt: skip
+        return facts.values()
+
+    def _same(self, values: MappingOf[str, Value]) -> dict[str, Value]:
+        """The values that are the same for all extents of dynamic dimensions."""
+        # An extent by a tensor's name may be a dynamic one.
+        names = named_dims(self.entry, self.shapes, self.static).keys() - self.dynamic.keys()
+        names |= {*_flags(self.entry, self.static), "dtype"}
+        return {name: value for name, value in values.items() if name in names}
 
     def traced(
         self,

@@ -243,7 +243,7 @@ def read_tensor(data: Mapping[str, Any]) -> TensorParam:
     """Return the parameter that JSON has kept."""
     found = {n: data.get(n) for n in ("dims", "shape", "span")}
     lists = {n: None if x is None else tuple(x) for n, x in found.items()}
-    return TensorParam(**{**data, **lists})
+    return TensorParam(**{**data, **lists, "told": tuple(data.get("told", ()))})
 
 
 def _text(name: str) -> Any:

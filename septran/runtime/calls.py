@@ -2,7 +2,8 @@
 
 The first call with given shapes and dtypes takes the slow path (arguments.py) and leaves a
 `FastCall`. Later calls find it by the arrays' types, shapes and dtypes; only properties beyond
-these (layout, address, gradient, overlap) are checked again.
+these (layout, address, gradient, overlap) are checked again. Where a C compiler is at hand, most
+calls do without even that (`septran.runtime.direct`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from septran.runtime.arguments import scalar_values
-from septran.runtime.arrays import TORCH, Library, increment_version
+from septran.runtime.arrays import Library
 from septran.runtime.signature import Signature, Specialisation, UseMark
 
 
@@ -75,91 +76,6 @@ class FastCall:
             self.library.touched(results)
             return out
         return results[0] if len(results) == 1 else results
-
-
-DIRECT = """\
-def __call__(self, *tensors, out=None, **named):
-    if not named:
-        try:
-            {inputs}, = tensors
-            if {awkward}:
-                pass
-            elif out is None:
-                {outputs}, = {allocated},
-                run({arguments})
-                return {result}
-            elif {alike}:
-                {outputs}, = {taken}
-                if not ({unwritable}):
-                    run({arguments})
-                    touched(({outputs},))
-                    return out
-        except refusals:
-            self._refuse()
-    return otherwise(self, *tensors, out=out, **named)
-"""
-"""The text that `direct_call` compiles.
-
-Loops over the arguments would take as long as the rest, and so would a function that is called by
-another.
-"""
-
-REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError)
-"""The errors of TVM's checks, guards and DLPack's exchange, all raised before any work.
-
-The slow path then reports the mistake, or copies what must be copied.
-"""
-
-
-def direct_call(
-    plan: FastCall,
-    specialisation: Specialisation,
-    signature: Signature,
-    otherwise: Callable[..., Any],
-) -> Callable[..., Any] | None:
-    """Return a `Kernel.__call__` that takes the only plan there is; None if that is not possible.
-
-    The compiled function then checks shapes, dtypes, layout, device and shared memory: where it
-    refuses them, the kernel is notified and stops calling directly. Properties that it cannot see
-    are checked here: other kinds of tensors, gradients, lazy negations. Other calls go to
-    `otherwise`, the kernel's own method.
-    """
-    checks = getattr(specialisation.stages.executable, "checks_arguments", False)
-    if not checks or plan.library is not TORCH or plan.defaults is None:
-        return None
-    import torch
-
-    count = len(signature.outputs)
-    inputs = [f"x{n}" for n in range(len(signature.inputs))]
-    outputs = [f"y{n}" for n in range(count)]
-    given = [*outputs, *inputs]
-    order = range(len(given)) if plan.order is None else plan.order
-    scalars = [f"s{n}" for n in range(len(plan.defaults))]
-    awkward = "type({0}) is not kind or {0}.requires_grad or {0}.is_neg()"
-    text = DIRECT.format(
-        inputs=", ".join(inputs),
-        outputs=", ".join(outputs),
-        awkward=" or ".join(awkward.format(x) for x in inputs),
-        unwritable=" or ".join(awkward.format(x) for x in outputs),
-        allocated=", ".join(f"allocate{n}()" for n in range(count)),
-        result=outputs[0] if count == 1 else f"({', '.join(outputs)})",
-        alike="True" if count == 1 else f"type(out) is tuple and len(out) == {count}",
-        taken="out," if count == 1 else "out",
-        arguments=", ".join([*(given[n] for n in order), *scalars]),
-    )
-    known: dict[str, Any] = {
-        "kind": torch.Tensor,
-        **{f"allocate{n}": make for n, make in enumerate(plan.allocators)},
-        "run": plan.run,
-        "touched": increment_version(),
-        "refusals": REFUSALS,
-        "otherwise": otherwise,
-        **dict(zip(scalars, plan.defaults, strict=True)),
-    }
-    # All names in the text were made here: nothing in it comes from a caller.
-    exec(compile(text, "<direct call>", "exec"), known)
-    made: Callable[..., Any] = known["__call__"]
-    return made
 
 
 def plan_for(

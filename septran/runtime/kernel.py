@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -23,8 +24,9 @@ from septran.runtime.arguments import (
     with_integers,
 )
 from septran.runtime.arrays import NUMPY, Library
-from septran.runtime.calls import FastCall, call_key, direct_call, outputs_of, plan_for
+from septran.runtime.calls import FastCall, call_key, outputs_of, plan_for
 from septran.runtime.checks import Check, check, sample
+from septran.runtime.direct.caller import Caller
 from septran.runtime.errors import NoLogicError, NotSpecialisedError, NotTimedError
 from septran.runtime.gpu import measure_on_gpu, on_device, to_device
 from septran.runtime.guard.check import run_guarded
@@ -104,7 +106,7 @@ class Kernel(Displayable):
         self._input_names = tuple(t.name for t in signature.inputs)
         self._integers = any(t.span is not None for t in signature.tensors)
         self._plans: dict[Hashable, FastCall] = {}
-        self._refused = False
+        self._caller = Caller(self, signature, Kernel.__call__)
         self._notes: dict[Remark, None] = {}
         self._lock = threading.RLock()
 
@@ -400,6 +402,7 @@ class Kernel(Displayable):
             self._requests = {k: s for k, s in self._requests.items() if s is not oldest}
             plans = list(self._plans.items())  # other threads may add to them
             self._plans = {k: plan for k, plan in plans if plan.use is not oldest.use}
+            self._caller.forget(oldest.use)
         for other in kept[:-1]:
             other.stages.forget()
 
@@ -514,24 +517,21 @@ class Kernel(Displayable):
         # NumPy exchanges no bfloat16: an output of it goes the long way, whoever allocates it.
         if plan is not None and all(library.plain(allocate()) for allocate in plan.allocators):
             self._plans[key] = plan
-            self._shorten(plan, specialisation)
+            if not self._integers and self._caller.add(plan, specialisation) and not self.direct:
+                self._call_directly()
 
-    def _shorten(self, plan: FastCall, specialisation: Specialisation) -> None:
-        """Change the class to one whose call is the single plan, if there is one."""
-        call = None
-        if len(self._specialisations) == 1 and not self._refused:
-            call = direct_call(plan, specialisation, self.signature, Kernel.__call__)
+    def _call_directly(self) -> None:
+        """Change the class to one that is called by compiled code."""
         # Python looks `__call__` up in the class, not in the instance.
-        self.__class__ = type("Kernel", (Kernel,), {"__call__": call}) if call else Kernel
+        call = self._caller.function()
+        if call is not None:
+            members = {"__call__": call, "__signature__": CALLED_AS, "__module__": __name__}
+            self.__class__ = type("Kernel", (Kernel,), members)
 
     @property
     def direct(self) -> bool:
-        """Whether calls go straight to the compiled function, which checks its arguments."""
+        """Whether calls like those before go straight to compiled code, which checks them."""
         return type(self) is not Kernel
-
-    def _refuse(self) -> None:
-        """Stop direct calls after one was refused: all later arguments are checked first."""
-        self.__class__, self._refused = Kernel, True
 
     def _note(self, tensor: str, reason: str) -> None:
         remark = Remark(
@@ -552,3 +552,7 @@ class Kernel(Displayable):
                 hint="call it once, or pass shapes= to septran.compile",
             )
         return self._specialisations[-1]
+
+
+CALLED_AS = inspect.Signature(tuple(inspect.signature(Kernel.__call__).parameters.values())[1:])
+"""How a kernel is called, for those that ask Python."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -32,6 +33,8 @@ class TensorParam:
     """Of a tensor of indices: each is at least 0 and less than this."""
     span: tuple[int, int] | None = None
     """Of an integer that a call tells, the least and the greatest that it may be."""
+    told: tuple[str, ...] = ()
+    """For each extent the dimension of which every call tells it, empty where it is fixed."""
 
     @staticmethod
     def of(param: Param) -> TensorParam:
@@ -86,10 +89,24 @@ class Signature:
 class UseMark:
     """A mark of use since the last examination (the bit of the clock algorithm)."""
 
-    __slots__ = ("recent",)
+    __slots__ = ("_byte",)
 
     def __init__(self) -> None:
-        self.recent = False
+        self._byte = ctypes.c_uint8()
+
+    @property
+    def recent(self) -> bool:
+        """Whether it was used."""
+        return bool(self._byte.value)
+
+    @recent.setter
+    def recent(self, used: bool) -> None:
+        self._byte.value = used
+
+    @property
+    def address(self) -> int:
+        """Where it is, for calls that compiled code makes."""
+        return ctypes.addressof(self._byte)
 
 
 @dataclass(frozen=True)
@@ -103,6 +120,11 @@ class Specialisation:
     saved_limits: Roofline | None = None
     """The roofline of a loaded kernel, which has no task tree to count in."""
     use: UseMark = field(default_factory=UseMark, repr=False, compare=False)
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The least and greatest extents of dimensions for which its code can be called as it is.
+
+    Those that it has no entry for are exact.
+    """
 
     @property
     def limits(self) -> Roofline:

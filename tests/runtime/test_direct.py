@@ -1,6 +1,11 @@
-"""Calls that a compiled function checks itself end as those that are checked before."""
+"""Calls that compiled code checks end as those that Python checks."""
 
 from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -97,18 +102,17 @@ def test_an_output_beside_an_input_is_told_from_one_over_it(input_number, start,
     if refused:
         with pytest.raises(SepTranError, match="memory"):
             kernel(*inputs, out=c)
-        assert not kernel.direct
     else:
         assert right(kernel(*inputs, out=c), *inputs)
-        assert kernel.direct
+    assert kernel.direct
 
 
-def test_after_a_refusal_calls_go_the_longer_way(kernel):
+def test_after_a_refusal_calls_are_direct_again(kernel):
     a, b = operands(9, 6, 5)
     assert right(kernel(a, b), a, b)
     a, b = operands()
     assert right(kernel(a, b), a, b)
-    assert not kernel.direct
+    assert kernel.direct
 
 
 def test_wrong_arguments_are_refused_as_ever(kernel):
@@ -183,3 +187,272 @@ def test_too_few_outputs_are_refused_as_ever(greatest, out):
     for _ in range(2):
         with pytest.raises(SepTranError, match="output"):
             greatest(torch.randn(5, 40), out=out)
+
+
+# What the long way is not asked for any more, the compiled side has to see: each call here comes
+# after one that left a plan, and the long way counts its own calls.
+@pytest.fixture
+def counted(monkeypatch):
+    """A direct kernel of two cases, and the calls that went the long way."""
+    made = septran.compile("gemm", "cpu-x86")
+    long = []
+    whole = made._call
+    monkeypatch.setattr(made, "_call", lambda *given: long.append(given) or whole(*given))
+    for m in (8, 3):
+        made(*operands(m), out=torch.empty(m, 6))
+        made(*(x.numpy() for x in operands(m)), out=np.empty((m, 6), "f4"))
+    assert made.direct
+    long.clear()
+    return made, long
+
+
+@pytest.mark.parametrize("m", [8, 3])
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+def test_calls_like_those_before_are_direct_for_each_shape(counted, m, library):
+    kernel, long = counted
+    a, b = operands(m)
+    c = torch.empty(m, 6)
+    given = (a, b, c) if library == "torch" else (a.numpy(), b.numpy(), c.numpy())
+    assert kernel(*given[:2], out=given[2]) is given[2]
+    assert right(c, a, b)
+    assert right(torch.as_tensor(kernel(*given[:2])), a, b)
+    assert kernel(*given[:2], out=None) is not None
+    assert not long
+
+
+def spoiled(array, how):
+    """An array of NumPy that is not as a kernel needs it, of the same shape."""
+    match how:
+        case "transposed":
+            return np.asfortranarray(array)
+        case "swapped":
+            return array.astype(array.dtype.newbyteorder())
+        case "odd":
+            raw = np.zeros(array.nbytes + 1, np.uint8)[1:].view(array.dtype)
+            raw = raw.reshape(array.shape)
+            raw[...] = array
+            return raw
+        case "masked":
+            return np.ma.MaskedArray(array, np.zeros(array.shape, bool))
+        case "complex":
+            return array.astype("c8")
+        case "integer":
+            return array.astype("i4")
+        case "flat":
+            return array.reshape(-1)
+        case "empty":
+            return array[:0]
+    raise ValueError(how)
+
+
+@pytest.mark.parametrize("how", ["transposed", "swapped", "odd"])
+def test_awkward_arrays_take_the_long_way_and_are_right(counted, how):
+    kernel, long = counted
+    a, b = (x.numpy() for x in operands())
+    np.testing.assert_allclose(kernel(spoiled(a, how), b), a @ b, atol=1e-5)
+    c = spoiled(np.zeros((8, 6), "f4"), how)
+    kernel(a, b, out=c)
+    np.testing.assert_allclose(c, a @ b, atol=1e-5)
+    assert len(long) == 2
+
+
+@pytest.mark.parametrize("how", ["masked", "complex", "integer", "flat", "empty"])
+def test_wrong_arrays_are_refused_after_right_ones(counted, how):
+    kernel, long = counted
+    a, b = (x.numpy() for x in operands())
+    with pytest.raises(SepTranError):
+        kernel(a, spoiled(b, how))
+    assert len(long) == 1
+
+
+def test_a_read_only_output_is_refused_and_a_read_only_input_is_read(counted):
+    kernel, long = counted
+    a, b = (x.numpy() for x in operands())
+    a.flags.writeable = False
+    np.testing.assert_allclose(kernel(a, b), a @ b, atol=1e-5)
+    assert not long
+    c = np.empty((8, 6), "f4")
+    c.flags.writeable = False
+    with pytest.raises(SepTranError, match="read-only"):
+        kernel(a, b, out=c)
+
+
+def test_outputs_over_inputs_are_refused_in_numpy(counted):
+    kernel, _ = counted
+    room = np.zeros(108, "f4")
+    a, b = room[:40].reshape(8, 5), np.zeros((5, 6), "f4")
+    for start, refused in ((39, True), (40, False)):
+        c = room[start : start + 48].reshape(8, 6)
+        if refused:
+            with pytest.raises(SepTranError, match="memory"):
+                kernel(a, b, out=c)
+        else:
+            assert kernel(a, b, out=c) is c
+
+
+def test_mixed_kinds_are_refused(counted):
+    kernel, _ = counted
+    a, b = operands()
+    for given in ((a, b.numpy()), (a.numpy(), b)):
+        with pytest.raises(SepTranError):
+            kernel(*given)
+    with pytest.raises(SepTranError):
+        kernel(a, b, out=np.empty((8, 6), "f4"))
+
+
+@pytest.mark.parametrize("kind", ["meta", "sparse", "conjugate", "none", "number", "list"])
+def test_what_is_no_dense_tensor_is_refused(counted, kind):
+    kernel, long = counted
+    a, b = operands()
+    wrong = {
+        "meta": a.to("meta"), "sparse": a.to_sparse(), "none": None, "number": 3,
+        "conjugate": torch.zeros(8, 5, dtype=torch.complex64).conj(), "list": a.tolist(),
+    }[kind]  # fmt: skip
+    with pytest.raises(SepTranError):
+        kernel(wrong, b)
+    assert len(long) == 1
+
+
+def test_an_output_with_a_gradient_is_refused(counted):
+    kernel, _ = counted
+    with pytest.raises(SepTranError, match="gradient"):
+        kernel(*operands(), out=torch.empty(8, 6, requires_grad=True))
+
+
+def test_without_gradients_a_parameter_is_read(counted):
+    kernel, _ = counted
+    a, b = operands()
+    with torch.no_grad():
+        assert right(kernel(a, b.requires_grad_()), a, b)
+
+
+def test_inference_mode_writes_its_own_tensors(counted):
+    kernel, long = counted
+    with torch.inference_mode():
+        a, b = operands()
+        c = torch.empty(8, 6)
+        assert kernel(a, b, out=c) is c
+        assert right(c, a, b)
+        assert right(kernel(a, b), a, b)
+    assert not long
+
+
+def test_a_saved_tensor_that_a_kernel_writes_to_is_seen_by_autograd(counted):
+    kernel, long = counted
+    x, c = torch.ones(8, 6, requires_grad=True), torch.ones(8, 6)
+    loss = (x * c).sum()
+    kernel(*operands(), out=c)
+    assert not long
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_resized_storage_is_refused(counted):
+    kernel, _ = counted
+    a, b = operands()
+    b.untyped_storage().resize_(0)
+    with pytest.raises(SepTranError, match="storage"):
+        kernel(a, b)
+
+
+def test_a_kernel_ends_with_its_last_reference():
+    made = septran.compile("gemm", "cpu-x86", shapes={"M": 8, "N": 6, "K": 5})
+    made(*operands())
+    assert made.direct
+    call, gone = type(made).__call__, weakref.ref(made)
+    del made
+    gc.collect()
+    assert gone() is None
+    assert right(call(*(given := operands())), *given)  # the function keeps what it runs
+    with pytest.raises(ReferenceError):
+        call(1, 2)
+
+
+def test_references_are_not_lost(counted):
+    kernel, long = counted
+    a, b = operands()
+    c = torch.empty(8, 6)
+    arrays = a.numpy(), b.numpy()
+    counts = [sys.getrefcount(x) for x in (a, b, c, *arrays, np.dtype("f4"), kernel)]
+    for _ in range(50):
+        kernel(a, b, out=c)
+        kernel(a, b)
+        kernel(*arrays)
+        with pytest.raises(SepTranError):
+            kernel(a, b, out=a)
+    long.clear()
+    gc.collect()  # errors and their frames refer to each other
+    after = [sys.getrefcount(x) for x in (a, b, c, *arrays, np.dtype("f4"), kernel)]
+    assert all(abs(x - y) < 5 for x, y in zip(counts, after, strict=True))
+
+
+def test_threads_may_call_at_once(counted):
+    kernel, long = counted
+    given = [operands(m) for m in (8, 3) * 4]
+
+    def often(pair):
+        return all(right(kernel(*pair), *pair) for _ in range(200))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(often, given))
+    assert not long
+
+
+def test_a_new_length_of_a_dynamic_dimension_is_direct(monkeypatch):
+    kernel = septran.compile("gemm", "cpu-x86", dynamic={"M": (2, 40)})
+    kernel(*operands(8))
+    long = []
+    monkeypatch.setattr(kernel, "specialise", lambda *given: long.append(given))
+    for m in (2, 9, 40):
+        a, b = operands(m)
+        c = torch.empty(m, 6)
+        assert right(kernel(a, b), a, b)
+        assert right(kernel(a, b, out=c), a, b)
+    assert not long
+    monkeypatch.undo()
+    for wrong in ((1, 6, 5), (41, 6, 5)):
+        with pytest.raises(SepTranError, match="2 to 40"):
+            kernel(*operands(*wrong))
+    with pytest.raises(SepTranError):
+        kernel(*operands(8), out=torch.empty(9, 6))
+
+
+CASES = """
+machine: cpu-x86
+dispatch:
+  - {when: WHEN, mapping: {extends: cpu-x86, tunables: {block_M: 4}}}
+  - {when: 10 <= M <= 12, mapping: {extends: cpu-x86, tunables: {block_M: 8}}}
+otherwise: cpu-x86
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "known"),
+    [
+        ("M < 3 or M > 13", True),
+        ("M * N < 40", False),
+        *(
+            pytest.param(when, known, marks=pytest.mark.slow)
+            for when, known in (
+                ("M <= 4", True), ("M > 14", True), ("4 < M <= 6", True),
+                ("N == 6 and M == 2", True), ("M % 2 == 0", False),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_length_takes_the_case_of_its_own(tmp_path, when, known):
+    file = tmp_path / "cases.yaml"
+    file.write_text(CASES.replace("WHEN", when), encoding="utf-8")
+    kernel = septran.compile("gemm", str(file), dynamic={"M": (1, 16)})
+    each = {m: kernel.specialise({"A": (m, 5), "B": (5, 6)}, {}) for m in range(1, 17)}
+    case = {m: one.stages.request.mapping.taken.name for m, one in each.items()}
+    for m, one in each.items():
+        assert bool(one.spans) is known
+        low, high = one.spans.get("M", (m, m))
+        assert low <= m <= high
+        assert {case[n] for n in range(low, high + 1)} == {case[m]}
+    if known:
+        assert len({one.spans["M"] for one in each.values()}) < 6
+    for m in (5, 3, 11, 4, 16, 6):
+        a, b = operands(m)
+        assert right(kernel(a, b), a, b)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from septran.errors import nearest, raise_all
 from septran.mapping.conditions import Value
-from septran.mapping.dispatch.spans import Alternative, alternatives, left_of
+from septran.mapping.dispatch.spans import Alternative, Span, alternatives, left_of
 from septran.mapping.mapping import DispatchCase, MappingFile, Taken
 from septran.mapping.mistakes import ConditionError
 
@@ -83,6 +84,35 @@ def narrowed(
     own = alternatives(cases[place].when, values)
     earlier = [a for c in cases[:place] for a in alternatives(c.when, values)]
     return {name: _narrowed(own, earlier, name, given) for name, given in ranges.items()}
+
+
+def same_case(
+    mapping: MappingFile,
+    taken: str,
+    values: Mapping[str, Value],
+    found: Mapping[str, int],
+) -> dict[str, Span]:
+    """Return extents around those of a call for which the same case is taken.
+
+    `found` are the extents of dynamic dimensions, `values` what is the same for all calls. The
+    result is empty where the conditions are not simple bounds of one dimension, so that only a
+    look at each call tells.
+    """
+    cases = list(mapping.cases)
+    place = next(n for n, c in enumerate(cases) if c.name == taken)
+    own = alternatives(cases[place].when, values)
+    earlier = [a for c in cases[:place] for a in alternatives(c.when, values)]
+    named = {name for a in (*own, *earlier) for name in a.spans}
+    if any(a.others for a in (*own, *earlier)) or len(named) > 1 or named - found.keys():
+        return {}
+    ends = {name: (-math.inf, math.inf) for name in found}
+    for name in named:
+        here = found[name]
+        low, high = next(s for s in (a.span(name) for a in own) if s[0] <= here <= s[1])
+        for first, last in (e.span(name) for e in earlier):
+            low, high = (max(low, last + 1), high) if last < here else (low, min(high, first - 1))
+        ends[name] = low, high
+    return ends
 
 
 def _narrowed(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from septran.targets.cuda.run import launcher
+from septran.targets.c_compiler import c_compiler
 from septran.targets.cuda.run.toolchain import available
 
 
@@ -36,7 +36,7 @@ class FakeDriver:
 
 @pytest.fixture(scope="session")
 def fake_library(tmp_path_factory) -> Path:
-    compiler = launcher.c_compiler()
+    compiler = c_compiler()
     if compiler is None:
         pytest.skip("no C compiler here")
     path = tmp_path_factory.mktemp("driver") / "fake_driver.so"  # NVRTC would use a libcuda.so.1

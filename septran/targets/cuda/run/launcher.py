@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +27,7 @@ from septran.emulator.launch import (
     evaluated,
 )
 from septran.errors import TargetError
+from septran.targets.c_compiler import c_compiler, include_options, link_options
 from septran.temporary import TemporaryFolder
 from septran.tile.nodes import TileProgram
 
@@ -259,29 +258,6 @@ def compile_launcher() -> Path:
     if done.returncode:
         raise LauncherError(f"{command} refused the launcher:\n{done.stderr.strip()[:2000]}")
     return path
-
-
-def c_compiler() -> str | None:
-    """$CC, cc, gcc or clang; None where there is none of them."""
-    names = (os.environ.get("CC"), "cc", "gcc", "clang")
-    return next((found for name in names if name and (found := shutil.which(name))), None)
-
-
-def include_options() -> tuple[str, ...]:
-    """For C that includes apache-tvm-ffi's headers."""
-    paths = dict.fromkeys((tvm_ffi.libinfo.find_include_path(), _dlpack()))
-    return tuple(f"-I{path}" for path in paths if path)
-
-
-def link_options() -> tuple[str, ...]:
-    """For libraries that use apache-tvm-ffi, which is loaded before they are."""
-    folder = Path(tvm_ffi.libinfo.find_libtvm_ffi()).parent
-    return (f"-L{folder}", "-ltvm_ffi")
-
-
-def _dlpack() -> str:
-    find = getattr(tvm_ffi.libinfo, "find_dlpack_include_path", None)
-    return str(find()) if find else ""
 
 
 _kept: list[TemporaryFolder] = []

@@ -1,0 +1,381 @@
+/* A call of a compiled kernel, without Python: its arguments are looked at, a kernel is chosen by
+ * their types and shapes, its outputs are made, and it runs.
+ *
+ * Whatever is not as the plans of earlier calls expect goes to the long way (`other`), which reports
+ * or mends it: other kinds of tensors, a gradient, a lazy negation, other shapes, keywords. Layout,
+ * alignment, device and shared memory are checked by the kernel itself before it starts; what it
+ * refuses goes the same way.
+ *
+ * Python's headers are seldom installed. What is declared here is its stable ABI, and the head of an
+ * object in an interpreter with a lock; of NumPy it is the head of its arrays, which is the same in
+ * versions 1 and 2. `direct/library.py` finds the addresses in `known`, and checks what it can.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dlpack/dlpack.h>
+#include <tvm/ffi/c_api.h>
+
+#define TENSORS 16
+#define RANK 8
+#define SCALARS 8
+#define DYNAMIC 4
+
+typedef struct Object {
+  intptr_t references;
+  void *type;
+} Object;
+
+typedef Object *(*Function)(Object *, Object *const *, intptr_t, Object *);
+typedef struct {
+  const char *name;
+  Function function;
+  int flags;
+  const char *text;
+} Method;
+
+extern Object _Py_NoneStruct;
+extern Object PyTuple_Type, *PyExc_ReferenceError;
+void Py_IncRef(Object *), Py_DecRef(Object *);
+Object *PyCFunction_NewEx(Method *, Object *, Object *);
+Object *PyCapsule_New(void *, const char *, void (*)(Object *));
+void *PyCapsule_GetPointer(Object *, const char *), *PyCapsule_GetContext(Object *);
+int PyCapsule_SetContext(Object *, void *);
+Object *PyDict_New(void);
+int PyDict_SetItem(Object *, Object *, Object *);
+Object *PyErr_Occurred(void);
+void PyErr_Clear(void), PyErr_SetString(Object *, const char *);
+void *PyEval_SaveThread(void);
+void PyEval_RestoreThread(void *);
+Object *PyObject_Call(Object *, Object *, Object *), *PyObject_CallObject(Object *, Object *);
+Object *PyTuple_New(intptr_t), *PyTuple_GetItem(Object *, intptr_t);
+int PyTuple_SetItem(Object *, intptr_t, Object *);
+intptr_t PyTuple_Size(Object *);
+int PyUnicode_CompareWithASCIIString(Object *, const char *);
+
+/* ------------------------------------------------------------------------------ what is known */
+
+typedef struct {
+  Object head;
+  Object *scalar;
+  char kind, type, order, flags;
+  int number;
+} ArrayType;
+
+typedef struct {
+  Object head;
+  char *data;
+  int rank;
+  intptr_t *extents, *strides;
+  Object *base;
+  ArrayType *type;
+  int flags;
+} Array;
+
+enum { COMPACT = 0x1, ALIGNED = 0x100, WRITABLE = 0x400, KEYWORDS = 0x82 };
+
+/* Addresses that Python finds; those of a library that is not loaded are null. */
+typedef struct {
+  int (*run)(TVMFFIObjectHandle, TVMFFIAny *, int32_t, TVMFFIAny *);
+  void (*error)(TVMFFIObjectHandle *);
+  int (*release)(TVMFFIObjectHandle);
+  void *array; /* numpy.ndarray */
+  Object *(*new_array)(void *, ArrayType *, int, const int64_t *, void *, void *, int, Object *);
+  void *tensor; /* torch.Tensor */
+  DLPackDLTensorFromPyObjectNoSync exchange;
+  uint8_t (*requires_grad)(void *);
+  uint8_t (*is_negated)(void *);
+  int (*new_tensor)(int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, void **);
+  int (*delete_tensor)(void *);
+  Object *(*wrap)(void *);
+  uint8_t (*is_inference)(void *);
+  void (*bump_version)(void *);
+} Known;
+
+static Known known;
+
+void septran_prepare(const Known *found) { known = *found; }
+
+/* ------------------------------------------------------------------- plans: as library.py has them */
+
+typedef struct {
+  int32_t kind; /* the library's number of the element type */
+  int32_t rank;
+  int64_t extents[RANK]; /* -1 - n is the n-th dynamic one */
+  DLDataType element;
+  int32_t place;    /* among the kernel's arguments */
+  Object *allocate; /* makes an output; null where `fresh` does */
+  Object *type;     /* of a new array of NumPy */
+  int32_t torch;    /* the number of a new tensor's type in torch */
+} Tensor;
+
+typedef struct {
+  Object *owner; /* keeps all of this while a call uses it */
+  TVMFFIObjectHandle function;
+  uint8_t *recent;
+  int32_t numpy, scalars;
+  int64_t least[DYNAMIC], most[DYNAMIC];
+  Tensor tensors[TENSORS]; /* outputs, then inputs */
+  TVMFFIAny values[SCALARS];
+} Plan;
+
+typedef struct {
+  Object *kernel; /* a weak reference */
+  Object *other;  /* the long way: a function of the kernel and the call's arguments */
+  int32_t inputs, outputs, count;
+  Plan **plans; /* the one that was called last is the first */
+} Caller;
+
+/* What a call passes: outputs, then inputs. */
+typedef struct {
+  DLTensor tensors[TENSORS];
+  int64_t strides[TENSORS][RANK];
+  int32_t kinds[TENSORS];
+  int64_t sizes[DYNAMIC];
+} Passed;
+
+/* -------------------------------------------------------------------------------- the arguments */
+
+static int compact(Passed *passed, int n) {
+  DLTensor *t = &passed->tensors[n];
+  int64_t step = 1;
+  for (int axis = t->ndim - 1; axis >= 0; axis--) {
+    passed->strides[n][axis] = step;
+    step *= t->shape[axis];
+  }
+  t->strides = passed->strides[n];
+  return 1;
+}
+
+static int of_numpy(Object *x, Passed *passed, int n, int written) {
+  Array *array = (Array *)x;
+  int needed = COMPACT | ALIGNED | (written ? WRITABLE : 0);
+  char order = array->type->order;
+  if ((array->flags & needed) != needed || (order != '=' && order != '|') || array->rank > RANK)
+    return 0;
+  DLTensor *t = &passed->tensors[n];
+  *t = (DLTensor){array->data, {kDLCPU, 0}, array->rank, {0}, (int64_t *)array->extents, NULL, 0};
+  passed->kinds[n] = array->type->number;
+  return compact(passed, n);
+}
+
+static int of_torch(Object *x, Passed *passed, int n) {
+  DLTensor *t = &passed->tensors[n];
+  if (known.exchange(x, t)) { /* it has no memory of its own */
+    PyErr_Clear();
+    return 0;
+  }
+  void **tensor = (void **)(x + 1); /* at::Tensor: a pointer to what it is of */
+  if (known.requires_grad(*tensor) || known.is_negated(tensor)) return 0;
+  passed->kinds[n] = t->dtype.code | t->dtype.bits << 8 | t->dtype.lanes << 16;
+  return t->data != NULL && t->ndim <= RANK && t->device.device_type == kDLCPU;
+}
+
+static int described(Object *x, int numpy, Passed *passed, int n, int written) {
+  if (numpy) return x->type == known.array && of_numpy(x, passed, n, written);
+  return x->type == known.tensor && of_torch(x, passed, n);
+}
+
+/* --------------------------------------------------------------------------------- the choice */
+
+static int fits(const Tensor *expected, const DLTensor *t, const Plan *plan, int64_t *sizes) {
+  if (expected->rank != t->ndim) return 0;
+  for (int axis = 0; axis < t->ndim; axis++) {
+    int64_t wanted = expected->extents[axis], found = t->shape[axis];
+    if (wanted < 0) {
+      int which = (int)(-1 - wanted);
+      if (sizes[which] < 0) {
+        if (found < plan->least[which] || found > plan->most[which]) return 0;
+        sizes[which] = found;
+      }
+      wanted = sizes[which];
+    }
+    if (wanted != found) return 0;
+  }
+  return 1;
+}
+
+/* Whether a plan is for what is passed, the outputs from `first` on. */
+static int accepts(const Plan *plan, Passed *passed, int numpy, int first, int last) {
+  if (plan->numpy != numpy) return 0;
+  for (int n = first; n < last; n++)
+    if (plan->tensors[n].kind != passed->kinds[n]) return 0;
+  for (int n = 0; n < DYNAMIC; n++) passed->sizes[n] = -1;
+  for (int n = last - 1; n >= first; n--)
+    if (!fits(&plan->tensors[n], &passed->tensors[n], plan, passed->sizes)) return 0;
+  return 1;
+}
+
+static Plan *chosen(Caller *caller, Passed *passed, int numpy, int first) {
+  int last = caller->outputs + caller->inputs;
+  for (int n = 0; n < caller->count; n++) {
+    Plan *plan = caller->plans[n];
+    if (!accepts(plan, passed, numpy, first, last)) continue;
+    caller->plans[n] = caller->plans[0];
+    caller->plans[0] = plan;
+    return plan;
+  }
+  return NULL;
+}
+
+/* ------------------------------------------------------------------------------------- outputs */
+
+static Object *fresh_tensor(const Tensor *t, const int64_t *extents, const int64_t *strides) {
+  void *handle = NULL;
+  /* torch counts devices from the processor, 0 */
+  if (known.new_tensor(t->rank, extents, strides, t->torch, 0, 0, &handle)) return NULL;
+  Object *made = known.wrap(handle);
+  known.delete_tensor(handle);
+  return made;
+}
+
+static Object *fresh(const Plan *plan, Passed *passed, int n) {
+  const Tensor *t = &plan->tensors[n];
+  if (t->allocate) return PyObject_CallObject(t->allocate, NULL);
+  int64_t extents[RANK];
+  for (int axis = 0; axis < t->rank; axis++) {
+    int64_t extent = t->extents[axis];
+    extents[axis] = extent < 0 ? passed->sizes[-1 - extent] : extent;
+  }
+  if (plan->numpy) {
+    Py_IncRef(t->type); /* which is taken over */
+    return known.new_array(known.array, (ArrayType *)t->type, t->rank, extents, NULL, NULL, 0, NULL);
+  }
+  passed->tensors[n].ndim = t->rank;
+  passed->tensors[n].shape = extents;
+  compact(passed, n);
+  return fresh_tensor(t, extents, passed->strides[n]);
+}
+
+/* Make the outputs of a call: one, or a tuple of them; null where one cannot be made. */
+static Object *made(const Plan *plan, Passed *passed, int outputs, Object **each) {
+  Object *all = outputs == 1 ? NULL : PyTuple_New(outputs);
+  for (int n = 0; n < outputs; n++) {
+    each[n] = fresh(plan, passed, n);
+    if (all && each[n]) PyTuple_SetItem(all, n, each[n]); /* which takes it over */
+    if (!each[n] || !described(each[n], plan->numpy, passed, n, 1)) {
+      if (all || each[n]) Py_DecRef(all ? all : each[n]);
+      return NULL;
+    }
+  }
+  return all ? all : each[0];
+}
+
+/* ------------------------------------------------------------------------------------- the call */
+
+static int launch(const Plan *plan, Passed *passed, int count) {
+  TVMFFIAny arguments[TENSORS + SCALARS] = {0}, result = {0};
+  for (int n = 0; n < count; n++) {
+    TVMFFIAny *argument = &arguments[plan->tensors[n].place];
+    argument->type_index = kTVMFFIDLTensorPtr;
+    argument->v_ptr = &passed->tensors[n];
+    if (plan->numpy) passed->tensors[n].dtype = plan->tensors[n].element;
+  }
+  for (int n = 0; n < plan->scalars; n++) arguments[count + n] = plan->values[n];
+  TVMFFIObjectHandle function = plan->function;
+  void *thread = PyEval_SaveThread();
+  int refused = known.run(function, arguments, count + plan->scalars, &result);
+  PyEval_RestoreThread(thread);
+  if (refused) {
+    TVMFFIObjectHandle error = NULL;
+    known.error(&error);
+    if (error) known.release(error);
+  }
+  return !refused;
+}
+
+/* Tell torch which tensors were written to, so that its gradients notice. A tensor of inference mode
+ * has no version to count. */
+static void notify(Object **written, int count) {
+  for (int n = 0; n < count; n++)
+    if (!known.is_inference(written[n] + 1)) known.bump_version(written[n] + 1);
+}
+
+static int taken(const Caller *caller, Object *out, Object **each) {
+  if (caller->outputs == 1) {
+    each[0] = out;
+    return 1;
+  }
+  if (out->type != &PyTuple_Type || PyTuple_Size(out) != caller->outputs) return 0;
+  for (int n = 0; n < caller->outputs; n++) each[n] = PyTuple_GetItem(out, n);
+  return 1;
+}
+
+/* Run, and return the outputs; null without an error where the call must go the long way. */
+static Object *straight(Caller *caller, Object *const *inputs, Object *out) {
+  Passed passed;
+  Object *each[TENSORS];
+  int outputs = caller->outputs, count = outputs + caller->inputs, numpy;
+  numpy = inputs[0]->type == known.array;
+  for (int n = outputs; n < count; n++)
+    if (!described(inputs[n - outputs], numpy, &passed, n, 0)) return NULL;
+  if (out) {
+    if (!taken(caller, out, each)) return NULL;
+    for (int n = 0; n < outputs; n++)
+      if (!described(each[n], numpy, &passed, n, 1)) return NULL;
+  }
+  Plan *plan = chosen(caller, &passed, numpy, out ? 0 : outputs);
+  if (!plan) return NULL;
+  Object *owner = plan->owner;
+  Py_IncRef(owner);
+  Object *result = out;
+  if (out) Py_IncRef(out);
+  else result = made(plan, &passed, outputs, each);
+  if (result) {
+    *plan->recent = 1;
+    if (!launch(plan, &passed, count)) {
+      Py_DecRef(result);
+      result = NULL;
+    } else if (out && !numpy) {
+      notify(each, outputs);
+    }
+  }
+  Py_DecRef(owner);
+  return result;
+}
+
+static Object *otherwise(Caller *caller, Object *const *given, intptr_t count, Object *names) {
+  Object *kernel = PyObject_CallObject(caller->kernel, NULL);
+  if (kernel == &_Py_NoneStruct) PyErr_SetString(PyExc_ReferenceError, "the kernel is gone");
+  if (!kernel || kernel == &_Py_NoneStruct) return NULL;
+  Object *arguments = PyTuple_New(count + 1), *words = PyDict_New(), *result = NULL;
+  PyTuple_SetItem(arguments, 0, kernel);
+  for (intptr_t n = 0; n < count; n++) {
+    Py_IncRef(given[n]);
+    PyTuple_SetItem(arguments, n + 1, given[n]);
+  }
+  intptr_t named = names ? PyTuple_Size(names) : 0, n = 0;
+  while (n < named && !PyDict_SetItem(words, PyTuple_GetItem(names, n), given[count + n])) n++;
+  if (n == named) result = PyObject_Call(caller->other, arguments, words);
+  Py_DecRef(arguments);
+  Py_DecRef(words);
+  return result;
+}
+
+static Object *call(Object *self, Object *const *given, intptr_t count, Object *names) {
+  Caller *caller = PyCapsule_GetPointer(self, NULL);
+  intptr_t named = names ? PyTuple_Size(names) : 0;
+  Object *out = NULL, *result = NULL;
+  int plain = count == caller->inputs && named < 2;
+  if (plain && named) {
+    plain = !PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "out");
+    if (given[count] != &_Py_NoneStruct) out = given[count];
+  }
+  if (plain) result = straight(caller, given, out);
+  if (result || PyErr_Occurred()) return result;
+  return otherwise(caller, given, count, names);
+}
+
+static Method method = {"__call__", call, KEYWORDS, NULL};
+
+static void forget(Object *capsule) { Py_DecRef(PyCapsule_GetContext(capsule)); }
+
+/* Return a function that calls by `caller`, which `owner` keeps. */
+Object *septran_function(Caller *caller, Object *owner) {
+  Object *capsule = PyCapsule_New(caller, NULL, forget);
+  Py_IncRef(owner);
+  PyCapsule_SetContext(capsule, owner);
+  Object *function = PyCFunction_NewEx(&method, capsule, NULL);
+  Py_DecRef(capsule);
+  return function;
+}

@@ -1,0 +1,170 @@
+"""Direct calls of one kernel: the plans by which ``caller.c`` chooses what to run."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tvm_ffi
+
+from septran.dtypes import numpy_dtype
+from septran.runtime.calls import FastCall
+from septran.runtime.direct.library import prepared, torch_number
+from septran.runtime.signature import Signature, Specialisation, TensorParam, UseMark
+
+TENSORS, RANK, SCALARS, DYNAMIC = 16, 8, 8, 4
+NONE, INTEGER, BOOLEAN, FLOAT = 0, 1, 2, 3
+"""Indices of types of TVM's FFI (tvm/ffi/c_api.h)."""
+
+
+class _Value(ctypes.Union):
+    _fields_ = (("integer", ctypes.c_int64), ("real", ctypes.c_double))
+
+
+class _Any(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int32), ("padding", ctypes.c_uint32), ("value", _Value))
+
+
+class _Element(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_int32), ("rank", ctypes.c_int32), ("extents", ctypes.c_int64 * RANK),
+        ("element", _Element), ("place", ctypes.c_int32), ("allocate", ctypes.c_void_p),
+        ("type", ctypes.c_void_p), ("torch", ctypes.c_int32),
+    )  # fmt: skip
+
+
+class _Plan(ctypes.Structure):
+    """A plan as ``caller.c`` has it; objects that it names are in `keeps`."""
+
+    _fields_ = (
+        ("owner", ctypes.c_void_p), ("function", ctypes.c_void_p), ("recent", ctypes.c_void_p),
+        ("numpy", ctypes.c_int32), ("scalars", ctypes.c_int32),
+        ("least", ctypes.c_int64 * DYNAMIC), ("most", ctypes.c_int64 * DYNAMIC),
+        ("tensors", _Tensor * TENSORS), ("values", _Any * SCALARS),
+    )  # fmt: skip
+    keeps: tuple[Any, ...]
+    use: UseMark
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What two plans for the same calls have in common."""
+        return self.function, self.numpy, bytes(self.tensors), bytes(self.least), bytes(self.most)
+
+
+class _Caller(ctypes.Structure):
+    _fields_ = (
+        ("kernel", ctypes.c_void_p), ("other", ctypes.c_void_p), ("inputs", ctypes.c_int32),
+        ("outputs", ctypes.c_int32), ("count", ctypes.c_int32), ("plans", ctypes.c_void_p),
+    )  # fmt: skip
+    keeps: tuple[Any, ...]
+
+
+class Caller:
+    """The direct calls of one kernel."""
+
+    def __init__(self, kernel: Any, signature: Signature, other: Callable[..., Any]) -> None:
+        """`other` is the function, of the kernel and a call's arguments, for all other calls."""
+        self._plans: list[_Plan] = []
+        weak = weakref.ref(kernel)
+        self._struct = _Caller(
+            id(weak), id(other), len(signature.inputs), len(signature.outputs), 0, None
+        )
+        self._struct.keeps = (weak, other)
+        self._signature = signature
+
+    def function(self) -> Callable[..., Any] | None:
+        """The compiled function, as a class's ``__call__``; None where there are no plans."""
+        library = prepared("NumPy") if self._plans else None
+        if library is None:
+            return None
+        made: Callable[..., Any] = library.septran_function(
+            ctypes.addressof(self._struct), self._struct
+        )
+        return made
+
+    def add(self, plan: FastCall, specialisation: Specialisation) -> bool:
+        """Add a plan; returns False where calls of its kind cannot be direct."""
+        made = _plan(plan, specialisation, self._signature)
+        if made is None:
+            return False
+        if all(made.key != known.key for known in self._plans):
+            self._set([*self._plans, made])
+        return True
+
+    def forget(self, use: UseMark) -> None:
+        """Drop the plans of a compilation."""
+        self._set([p for p in self._plans if p.use is not use])
+
+    def _set(self, plans: list[_Plan]) -> None:
+        # In this order, as calls in other threads may look between the steps.
+        table = (ctypes.c_void_p * len(plans))(*map(ctypes.addressof, plans))
+        self._struct.count = min(self._struct.count, len(plans))
+        self._struct.plans = ctypes.addressof(table)
+        self._struct.keeps = (*self._struct.keeps[:2], table, plans)
+        self._plans, self._struct.count = plans, len(plans)
+
+
+def _plan(plan: FastCall, specialisation: Specialisation, signature: Signature) -> _Plan | None:
+    """A plan as ``caller.c`` has it; None where it cannot be one."""
+    executable = specialisation.stages.executable
+    numpy, scalars = plan.library.name == "NumPy", plan.defaults
+    if not getattr(executable, "checks_arguments", False) or scalars is None:
+        return None
+    if not isinstance(plan.run, tvm_ffi.Function) or prepared(plan.library.name) is None:
+        return None
+    order = [*signature.outputs, *signature.inputs]
+    by_name = {t.name: (place, t) for place, t in enumerate(specialisation.tensors)}
+    spans = specialisation.spans
+    told = {name for t in specialisation.tensors if not t.writes for name in t.told}
+    if len(order) > TENSORS or len(scalars) > SCALARS or len(spans) > DYNAMIC:
+        return None
+    if not spans.keys() <= told:
+        return None
+    made = _Plan(numpy=numpy, scalars=len(scalars), function=plan.run.__chandle__())
+    made.owner, made.recent = id(made), plan.use.address
+    for number, (least, most) in enumerate(spans.values()):
+        made.least[number], made.most[number] = least, most
+    kept: list[Any] = [plan.run, plan.use, plan.allocators]
+    for number, wanted in enumerate(order):
+        place, found = by_name[wanted.name]
+        allocate = plan.allocators[number] if found.writes and found.reads else None
+        described = _tensor(found, tuple(spans), numpy)
+        if described is None or (allocate and spans):
+            return None
+        described.place, described.allocate = place, id(allocate) if allocate else None
+        kept.append(numpy_dtype(found.dtype or "") if numpy else None)
+        described.type = id(kept[-1]) if numpy else None
+        made.tensors[number] = described
+    for number, scalar in enumerate(scalars):
+        made.values[number] = _scalar(scalar)
+    made.keeps, made.use = tuple(kept), plan.use
+    return made
+
+
+def _tensor(tensor: TensorParam, dynamic: Sequence[str], numpy: bool) -> _Tensor | None:
+    shape, dtype = tensor.shape or (), tensor.dtype or ""
+    if len(shape) > RANK:
+        return None
+    element = tvm_ffi.dtype(dtype)
+    code, bits, lanes = element.type_code, element.bits, element.lanes
+    made = _Tensor(rank=len(shape), element=_Element(code, bits, lanes))
+    made.kind = numpy_dtype(dtype).num if numpy else code | bits << 8 | lanes << 16
+    made.torch = 0 if numpy else torch_number(dtype)
+    for axis, extent in enumerate(shape):
+        name = tensor.told[axis] if tensor.told else ""
+        made.extents[axis] = -1 - dynamic.index(name) if name in dynamic else extent
+    return made
+
+
+def _scalar(value: Any) -> _Any:
+    if isinstance(value, bool):
+        return _Any(BOOLEAN, 0, _Value(integer=value))
+    if isinstance(value, int):
+        return _Any(INTEGER, 0, _Value(integer=value))
+    return _Any(FLOAT, 0, _Value(real=value))
