@@ -7,8 +7,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tvm_ffi
-
 from septran.dtypes import numpy_dtype
 from septran.runtime.calls import FastCall
 from septran.runtime.direct.library import prepared, torch_number
@@ -112,6 +110,8 @@ class Caller:
 
 def _plan(plan: FastCall, specialisation: Specialisation, signature: Signature) -> _Plan | None:
     """A plan as ``caller.c`` has it; None where it cannot be one."""
+    import tvm_ffi
+
     executable = specialisation.stages.executable
     numpy, scalars = plan.library.name == "NumPy", plan.defaults
     if not getattr(executable, "checks_arguments", False) or scalars is None:
@@ -148,6 +148,8 @@ def _plan(plan: FastCall, specialisation: Specialisation, signature: Signature) 
 
 
 def _tensor(tensor: TensorParam, dynamic: Sequence[str], numpy: bool) -> _Tensor | None:
+    import tvm_ffi
+
     shape, dtype = tensor.shape or (), tensor.dtype or ""
     if len(shape) > RANK:
         return None

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from septran.runtime.cache import Cache
-from septran.targets.c_compiler import c_compiler, include_options
 from septran.temporary import TemporaryFolder, opened_apart
 from septran.user_folder import user_folder
 
@@ -59,6 +58,8 @@ class _Library:
 @functools.cache
 def library() -> ctypes.PyDLL | None:
     """The compiled ``caller.c``; None where there is none."""
+    from septran.targets.c_compiler import c_compiler
+
     if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
     if os.name != "posix" or HEAD != 16 or c_compiler() is None:
@@ -82,6 +83,8 @@ def _cache() -> Cache:
 
 
 def _compiled() -> _Library:
+    from septran.targets.c_compiler import c_compiler, include_options
+
     with TemporaryFolder("calls") as folder:
         options = ["-O2", "-fPIC", "-shared", *include_options(), str(SOURCE)]
         subprocess.run(
