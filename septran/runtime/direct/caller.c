@@ -90,11 +90,11 @@ typedef struct {
   Object *(*wrap)(void *);
   uint8_t (*is_inference)(void *);
   void (*bump_version)(void *);
-} Known;
+} Addresses;
 
-static Known known;
+static Addresses known;
 
-void septran_prepare(const Known *found) { known = *found; }
+void septran_prepare(const Addresses *found) { known = *found; }
 
 /* ------------------------------------------------------------------- plans: as library.py has them */
 

@@ -32,7 +32,7 @@ EXCHANGE = 5
 """The place of dltensor_from_py_object_no_sync in DLPack's DLPackExchangeAPI, in pointers."""
 
 
-class Known(ctypes.Structure):
+class Addresses(ctypes.Structure):
     """The addresses that ``caller.c`` uses, in its order."""
 
     _fields_ = tuple(
@@ -101,7 +101,7 @@ def prepared(name: str) -> ctypes.PyDLL | None:
 
 
 @functools.cache
-def _found(name: str) -> Known | None:
+def _found(name: str) -> Addresses | None:
     """The addresses for an array library, given to the compiled side; None where some lack."""
     known = _known()
     try:
@@ -117,12 +117,12 @@ def _found(name: str) -> Known | None:
 
 
 @functools.cache
-def _known() -> Known:
+def _known() -> Addresses:
     import tvm_ffi
 
     ffi = ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi())
     names = ("TVMFFIFunctionCall", "TVMFFIErrorMoveFromRaised", "TVMFFIObjectDecRef")
-    return Known(*(_address(ffi, name) for name in names))
+    return Addresses(*(_address(ffi, name) for name in names))
 
 
 def _address(library: ctypes.CDLL, name: str) -> int:
