@@ -23,12 +23,13 @@ from septran.fuzz import (
     scans,
     sections,
     slices,
+    steps,
 )
 from septran.fuzz.choices import Choices, Trace
 from septran.fuzz.programs import EXTENTS, Input, RandomLogic
 from septran.fuzz.renaming import renamed
 from septran.request import extents
-from septran.runtime.work import steps
+from septran.runtime.work import steps as steps_of
 from septran.task.frontend.definition import Task
 from septran.task.frontend.loader import load_entry
 from septran.task.trace.chooser import DefaultChooser
@@ -40,7 +41,7 @@ FAMILIES = (
     programs.rows, programs.elementwise, programs.products, programs.chains, programs.moves,
     nests.grams, nests.scans, nests.statistics, nests.pairs, slices.slices, slices.windows,
     gathers.gathers, scans.prefixes, scans.parts, scans.scatters,
-    nested_products.nested_products, counts.counts, sections.sections,
+    nested_products.nested_products, counts.counts, sections.sections, steps.orders, steps.solves,
 )  # fmt: skip
 _FREE: Mapping[str, tuple[str, ...]] = {
     "attention": ("M", "N"), "attention_bias": ("M", "N"), "attention_decode": ("N",),
@@ -211,6 +212,6 @@ def _steps(case: RandomCase, tunables: Mapping[str, int]) -> int:
             shapes = {i.name: i.shape for i in case.inputs}
             kinds = {i.name: i.dtype for i in case.inputs}
             full, types = complete(task, shapes, kinds, chooser, case.static)
-            return steps(trace(task, full, types, chooser, case.static, check=False))
+            return steps_of(trace(task, full, types, chooser, case.static, check=False))
         except SepTranError:
             return 0

@@ -97,7 +97,7 @@ def test_what_is_promised_is_drawn():
     kinds = {case.kind for case in cases}
     assert {"rows", "elementwise", "products", "chains", "moves", *operators.names()} <= kinds
     assert {"grams", "scans", "statistics", "pairs", "slices", "windows"} <= kinds
-    assert {"nested products", "counts", "sections"} <= kinds
+    assert {"nested products", "counts", "sections", "orders", "solves"} <= kinds
     assert {"prefixes", "parts", "scatters", "gathers"} <= kinds
     assert {case.machine for case in cases} == set(MACHINES)
     assert {case.values for case in cases} == {"normal", "corners", "exact"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from septran.ir.bounds import Ranges, loop_range
 from septran.ir.index import Index
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.gemm import wgmma
@@ -21,7 +22,7 @@ def emit_for(context: Context, loop: For) -> None:
     product = _only_product(loop.body)
     # Only where nothing else of the body could need the product is it left in flight.
     if product is None or not _divisible(context, loop):
-        plain_for(context, replace(loop, body=in_order(context, loop.body)))
+        plain_for(context, replace(loop, body=in_order(context, loop, context.indices.ranges)))
         return
     with context.loop(loop.variable.name, loop.extent) as index:
         context.alias(loop.variable, index)
@@ -41,21 +42,25 @@ def emit_for(context: Context, loop: For) -> None:
             channels.release(context, _at(node, loop, last))
 
 
-def in_order(context: Context, body: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Fills by groups of chunks behind the first wait: its barrier frees their stages, too."""
+def in_order(context: Context, loop: For, ranges: Ranges) -> tuple[Node, ...]:
+    """A loop's body, fills by groups of chunks behind the first wait, whose barrier frees stages.
+
+    `ranges` are those of the indices around the loop.
+    """
+    body, inside = loop.body, {**ranges, loop.variable: loop_range(loop.extent, ranges)}
     first = next((n for n, node in enumerate(body) if not _fills(context, node)), 0)
     wait = body[first]
     if first == 0 or not isinstance(wait, Wait) or not _grouped(context, wait):
         return body
-    if any(isinstance(n, Commit) and not _younger(context, n, wait) for n in body[:first]):
+    if any(isinstance(n, Commit) and not _younger(n, wait, inside) for n in body[:first]):
         return body
     context.state.covered.update(id(n) for n in body[:first])
     return (wait, *body[:first], *body[first + 1 :])
 
 
-def _younger(context: Context, fill: Commit, wait: Wait) -> bool:
+def _younger(fill: Commit, wait: Wait, ranges: Ranges) -> bool:
     """Whether a fill is surely not the one that is waited for, but comes behind it."""
-    ahead = context.indices.bounds(context.indices.simplify(fill.index - wait.index))[0]
+    ahead = (fill.index - wait.index).simplify(ranges).bounds(ranges)[0]
     return fill.channel != wait.channel or ahead > 0
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from septran.ir.atoms import Assumed, table_of
+from septran.ir.bounds import Ranges, loop_range
 from septran.ir.index import Var
 from septran.targets.cuda.context import Context
 from septran.tile.analyses.indirect import indirect
@@ -34,7 +35,7 @@ def _counts(context: Context) -> dict[tuple[str, object], int]:
     for values in _corners(context):
         # Groups of cp.async and bulk groups are counted apart.
         order: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
-        for node, known in _run(context, context.state.body, dict(values)):
+        for node, known in _run(context, context.state.body, dict(values), context.indices.ranges):
             inward = _inward(context, node.channel)
             if inward is None:
                 continue
@@ -78,7 +79,7 @@ def _corners(context: Context) -> Iterator[dict[Var, int]]:
 
 
 def _run(
-    context: Context, body: tuple[Node, ...], known: dict[Var, int]
+    context: Context, body: tuple[Node, ...], known: dict[Var, int], ranges: Ranges
 ) -> Iterator[tuple[Commit | Wait, dict[Var, int]]]:
     """The commits and waits of a body in the order in which they are carried out."""
     from septran.targets.cuda.sync.ring_loops import in_order
@@ -87,12 +88,13 @@ def _run(
         if isinstance(node, Commit | Wait):
             yield node, known
         elif isinstance(node, Role):
-            yield from _run(context, node.body, known)
+            yield from _run(context, node.body, known, ranges)
         elif isinstance(node, For):
             extent = max(0, node.extent.evaluate(known))
             trips = range(extent)
             if extent > 2 * TRIPS:
                 trips = [*range(TRIPS), *range(extent - TRIPS, extent)]  # type: ignore[assignment]
-            inside = in_order(context, node.body)
+            inside = in_order(context, node, ranges)
+            around = {**ranges, node.variable: loop_range(node.extent, ranges)}
             for trip in trips:
-                yield from _run(context, inside, {**known, node.variable: trip})
+                yield from _run(context, inside, {**known, node.variable: trip}, around)
