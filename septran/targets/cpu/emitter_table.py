@@ -63,8 +63,8 @@ class CpuEmitters:
 
     @property
     def primitives(self) -> dict[str, str]:
-        """The primitive that each instruction computes, by the instruction's name."""
-        return {name: instruction.primitive for name, instruction in self.computes.items()}
+        """The primitive that each instruction of a machine file computes, by its name."""
+        return {n: emitter.primitive for n, emitter in self.computes.items() if n != EXTERN}
 
 
 # Which variant an instruction's emitter writes (a register tile, or dot products of vectors where

@@ -284,6 +284,9 @@ def _union(view: View, loop: Loop, whole: _Whole) -> View | None:
         # An index along two axes walks a diagonal, which covers neither of them.
         if len(where) > 1:
             return None
+        if view.index[where[0]].coefficient(variable) < 0:
+            # Counted from the last one, the iterations cover the same together.
+            view = view.substitute({variable: extent - 1 - Index.of(variable)})
         grown = _grown(view, where[0], variable, extent, whole)
         if grown is None:
             return None
