@@ -151,8 +151,13 @@ LEFT = {
     "it works in place or approximates": lambda: functional.gelu(
         torch.randn(3, 4), approximate="tanh"
     ),
-    "it needs a gradient, and conv2d has none": lambda: functional.conv2d(
-        torch.randn(1, 2, 9, 9), torch.randn(2, 2, 3, 3, requires_grad=True)
+    "it needs a gradient, and attention_bias has none": (
+        lambda: functional.scaled_dot_product_attention(
+            torch.randn(1, 2, 3, 4, requires_grad=True),
+            torch.randn(1, 2, 5, 4),
+            torch.randn(1, 2, 5, 4),
+            torch.randn(1, 2, 3, 5),
+        )
     ),
     "its tensors are on meta": lambda: torch.mm(
         torch.empty(3, 4, device="meta"), torch.empty(4, 5, device="meta")

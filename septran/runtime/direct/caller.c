@@ -114,6 +114,7 @@ typedef struct {
   TVMFFIObjectHandle function;
   uint8_t *recent;
   int32_t numpy, scalars;
+  int32_t open; /* another plan for the same inputs has other outputs, which a call must tell */
   int64_t least[DYNAMIC], most[DYNAMIC];
   Tensor tensors[TENSORS]; /* outputs, then inputs */
   TVMFFIAny values[SCALARS];
@@ -195,9 +196,9 @@ static int fits(const Tensor *expected, const DLTensor *t, const Plan *plan, int
   return 1;
 }
 
-/* Whether a plan is for what is passed, the outputs from `first` on. */
+/* Whether a plan is for what is passed, from tensor `first` on: 0, or the first input without outputs. */
 static int accepts(const Plan *plan, Passed *passed, int numpy, int first, int last) {
-  if (plan->numpy != numpy) return 0;
+  if (plan->numpy != numpy || (first && plan->open)) return 0;
   for (int n = first; n < last; n++)
     if (plan->tensors[n].kind != passed->kinds[n]) return 0;
   for (int n = 0; n < DYNAMIC; n++) passed->sizes[n] = -1;

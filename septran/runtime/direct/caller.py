@@ -42,7 +42,7 @@ class _Plan(ctypes.Structure):
 
     _fields_ = (
         ("owner", ctypes.c_void_p), ("function", ctypes.c_void_p), ("recent", ctypes.c_void_p),
-        ("numpy", ctypes.c_int32), ("scalars", ctypes.c_int32),
+        ("numpy", ctypes.c_int32), ("scalars", ctypes.c_int32), ("open", ctypes.c_int32),
         ("least", ctypes.c_int64 * DYNAMIC), ("most", ctypes.c_int64 * DYNAMIC),
         ("tensors", _Tensor * TENSORS), ("values", _Any * SCALARS),
     )  # fmt: skip
@@ -53,6 +53,11 @@ class _Plan(ctypes.Structure):
     def key(self) -> tuple[Any, ...]:
         """What two plans for the same calls have in common."""
         return self.function, self.numpy, bytes(self.tensors), bytes(self.least), bytes(self.most)
+
+    def sizes(self, outputs: int) -> tuple[Any, Any]:
+        """Types and extents of the outputs, and of the inputs."""
+        found = [(self.numpy, t.kind, t.rank, bytes(t.extents)) for t in self.tensors]
+        return found[:outputs], found[outputs:]
 
 
 class _Caller(ctypes.Structure):
@@ -100,6 +105,9 @@ class Caller:
         self._set([p for p in self._plans if p.use is not use])
 
     def _set(self, plans: list[_Plan]) -> None:
+        sizes = [plan.sizes(len(self._signature.outputs)) for plan in plans]
+        for plan, (made, given) in zip(plans, sizes, strict=True):
+            plan.open = any(given == inputs and made != outputs for outputs, inputs in sizes)
         # In this order, as calls in other threads may look between the steps.
         table = (ctypes.c_void_p * len(plans))(*map(ctypes.addressof, plans))
         self._struct.count = min(self._struct.count, len(plans))
