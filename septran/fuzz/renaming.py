@@ -65,7 +65,7 @@ def renamed(operator: str, name: Callable[[str], str] = "my_{}".format) -> Renam
 def _definitions(operator: str) -> list[ast.stmt]:
     """Return the definitions of the operator's file, with those it imports from the library."""
     tree = ast.parse(_source(operator))
-    own = [s for s in tree.body if not isinstance(s, ast.ImportFrom) and not _is_text(s)]
+    own = [s for s in tree.body if not _is_of_septran(s) and not _is_text(s)]
     own = [s for s in own if not any(t in _TABLES for t in _names_of(s))]
     taken: list[ast.stmt] = []
     for statement in tree.body:
@@ -74,7 +74,7 @@ def _definitions(operator: str) -> list[ast.stmt]:
             taken += _needed(other, {a.name for a in statement.names})
     mine = {n for s in own for n in _names_of(s)}
     whole = [*(s for s in taken if not mine & set(_names_of(s))), *own]
-    return sorted(whole, key=lambda s: not isinstance(s, ast.Import))  # imports first
+    return sorted(whole, key=lambda s: not isinstance(s, ast.Import | ast.ImportFrom))
 
 
 def _source(operator: str) -> str:
@@ -84,6 +84,11 @@ def _source(operator: str) -> str:
         return stream.read()
 
 
+def _is_of_septran(statement: ast.stmt) -> bool:
+    """Whether a statement imports names of the package: those of other operators come along."""
+    return isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("septran")
+
+
 def _is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
@@ -91,11 +96,11 @@ def _is_text(statement: ast.stmt) -> bool:
 def _names_of(statement: ast.stmt) -> list[str]:
     """Return the names that a statement at the top of a file binds."""
     match statement:
-        case ast.FunctionDef(name=found):
+        case ast.FunctionDef(name=found) | ast.ClassDef(name=found):
             return [found]
         case ast.Assign(targets=[ast.Name(id=found)]):
             return [found]
-        case ast.Import(names=imported):
+        case ast.Import(names=imported) | ast.ImportFrom(names=imported):
             return [a.asname or a.name for a in imported]
     return []
 

@@ -460,4 +460,7 @@ def as_torch(array: np.ndarray) -> Any:
         import torch
     except ImportError:
         return array
+    if array.dtype.kind == "V":  # a type that is not NumPy's own: torch takes its bits
+        bits = array.view(f"uint{8 * array.itemsize}")
+        return torch.from_numpy(bits).view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array)

@@ -15,6 +15,7 @@ import septran
 from septran import operators
 from septran.dtypes import numpy_dtype
 from septran.request import extents
+from septran.runtime.arrays import as_torch
 from septran.runtime.checks import sample
 from septran.runtime.signature import Specialisation
 from septran.runtime.torch_baseline import torch_function
@@ -325,7 +326,7 @@ def test_torch_has_a_function_beside_every_operator(name):
         ours = kernel.reference(*inputs)
         named, function = torch_function(name, case.static)
         assert "torch" in named
-        theirs = function(*map(torch.from_numpy, inputs))
+        theirs = function(*map(as_torch, inputs))
         ours, theirs = (x if isinstance(x, tuple) else (x,) for x in (ours, theirs))
         for a, b in zip(ours, theirs, strict=True):
             assert a.shape == tuple(b.shape)

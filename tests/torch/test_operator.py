@@ -10,6 +10,7 @@ import septran.torch as st
 from septran import operators
 from septran.argument_checks import WrongArgumentError
 from septran.request import extents
+from septran.runtime.arrays import as_torch
 from septran.torch.shapes import static_values
 from tests.tiers import slow_but
 
@@ -26,7 +27,7 @@ def sample(op: st.Operator, case: operators.Case) -> list[torch.Tensor]:
     shapes = extents(kernel.logic, case.sizes, static_values(kernel.logic, case.static))
     dtypes = {t.name: t.dtype or case.dtype for t in kernel.signature.inputs}
     kernel.specialise(shapes, dtypes)
-    return [torch.as_tensor(x) for x in kernel.sample().values()]
+    return [as_torch(x) for x in kernel.sample().values()]
 
 
 @pytest.mark.parametrize("operator", slow_but(operators.names()[3::9], operators.names()))

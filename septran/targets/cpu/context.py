@@ -13,6 +13,7 @@ from septran.ir.index import Index, IndexLike, Range, Var
 from septran.machine.model import Machine
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.arithmetic.mathematics import VectorArithmetic
+from septran.targets.cpu.run.isa import llvm_arch, unit_of
 from septran.targets.cpu.simd import VectorUnit
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.indices import WritingScope
@@ -49,6 +50,10 @@ class Context(WritingScope):
     def arithmetic(self) -> VectorArithmetic:
         """Functions of elements, written here."""
         return VectorArithmetic(self.writer)
+
+    def register_lanes(self, dtype: str) -> int:
+        """Elements of a register that LLVM has, where it splits the unit's vectors in two, too."""
+        return min(self.unit, unit_of(llvm_arch(self.machine)), key=lambda u: u.bytes).lanes(dtype)
 
     def cache_bytes(self, of: str | None = None) -> float:
         """Capacity of the largest cache, or of the largest that a processor has to itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import ml_dtypes
@@ -43,11 +44,16 @@ def mapped(instruction, sizes=""):
     """
 
 
+def split():
+    """Whether plain operations stand in for instructions, as on a host that has none of them."""
+    return os.environ.get(NATIVE_IS) == "split"
+
+
 def having(feature, request, monkeypatch):
     """The host's own instructions, or plain ones with the same bits."""
     if request.param == "split":
         monkeypatch.setenv(NATIVE_IS, "split")
-    elif feature not in native().features or native().unit.bytes < 64:
+    elif split() or feature not in native().features or native().unit.bytes < 64:
         pytest.skip(f"this host, or what it is taken for, has no {feature}")
     return request.param
 
@@ -247,7 +253,7 @@ def test_short_vectors_of_dots_are_bound_by_name_and_exact():
         for line in kernel.stages.source.parts["assembly"].splitlines()
         if "\tvpdpbusd" in line or "vpdpbusd\t" in line
     ]
-    assert lines
+    assert bool(lines) is not split()
     assert all("%ymm" in line and "%zmm" not in line for line in lines)
 
 

@@ -200,7 +200,7 @@ class Pieces:
     @property
     def _register(self) -> int:
         """Elements of one of the processor's registers."""
-        return self.context.unit.lanes(str(self.access.storage.flat.dtype))
+        return self.context.register_lanes(str(self.access.storage.flat.dtype))
 
     def load(self, pieces: Sequence[Masked], offsets: Sequence[Index], whole: bool) -> Expr:
         """A vector; `whole`: all of it is known to be in the first piece."""

@@ -126,7 +126,7 @@ def read(
     """`lanes` elements from `at` on along an axis; only the first `count` if given."""
     storage = access.storage
     exists = inside(context, access, at, along, lanes)
-    register = context.unit.lanes(str(storage.flat.dtype))
+    register = context.register_lanes(str(storage.flat.dtype))
     if exists is not None and lanes > register and lanes % register == 0:
         return _by_registers(context, access, at, lanes, along, count)
     if exists is not None:
@@ -200,7 +200,7 @@ def _by_registers(
     count: Expr | None,
 ) -> Expr:
     """A vector that may leave its tensor, a register at a time: see `pieces.Masked.masks`."""
-    size = context.unit.lanes(str(access.storage.flat.dtype))
+    size = context.register_lanes(str(access.storage.flat.dtype))
     parts = []
     for start in range(0, lanes, size):
         spot = [entry + start if n == along else entry for n, entry in enumerate(at)]
