@@ -25,7 +25,7 @@ from tests.tiers import slow_but
 
 FIRST = 20_000
 """Seeds of the suite; `septran fuzz` takes any others."""
-DRAWN = 800
+DRAWN = 1200
 """Seeds whose cases are made and looked at, but not run."""
 
 

@@ -37,9 +37,15 @@ def test_torch_finds_nothing_wrong_with_any_operator(operator):
     inputs = sample(op, case)
     if op.gradient is not None:
         inputs = [x.requires_grad_() if x.is_floating_point() else x for x in inputs]
-    found = torch.library.opcheck(op.overload, tuple(inputs), raise_exception=False)
-    assert set(found.values()) == {"SUCCESS"}, found
-    assert len(found) == 4
+    checks = [
+        f"test_{name}" for name in ("autograd_registration", "faketensor", "aot_dispatch_dynamic")
+    ]
+    if not any(x.dtype == torch.float8_e4m3fn for x in inputs):  # which this check multiplies
+        checks.append("test_schema")
+    found = torch.library.opcheck(
+        op.overload, tuple(inputs), raise_exception=False, test_utils=checks
+    )
+    assert found == dict.fromkeys(checks, "SUCCESS")
 
 
 def test_results_are_the_kernels():
