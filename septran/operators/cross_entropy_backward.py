@@ -18,10 +18,11 @@ CASES = (
 
 
 @task.define(leaf=True)
-def scale_of_rows(g, s, target, dloss, *, classes: task.static):
+def scale_of_rows(g, m, s, target, dloss, *, classes: task.static):
     """What the exponentials of each row are multiplied by."""
     there = (target >= 0) & (target < classes)
-    g[:] = task.where(there, dloss / s, 0.0)
+    none = m - m  # NaN where the greatest logit is infinite, as in torch, else 0
+    g[:] = task.where(there, dloss / s + none, 0.0)
 
 
 @task.define(leaf=True)
@@ -43,7 +44,7 @@ def cross_entropy_backward_rows(dX, X, target, dloss):
     dXp, Xp = task.partition(dX, shape=step), task.partition(X, shape=step)
     for j in task.sequential_range(Xp.shape[1]):
         task.launch(logsumexp_step, m, s, Xp[0, j])
-    task.launch(scale_of_rows, g, s, target, dloss, classes=X.shape[1])
+    task.launch(scale_of_rows, g, m, s, target, dloss, classes=X.shape[1])
     for j in task.sequential_range(Xp.shape[1]):
         task.launch(cross_entropy_slopes, dXp[0, j], Xp[0, j], m, g, target, dloss)
 
