@@ -41,6 +41,17 @@ def emit_copy(context: Context, node: Copy) -> None:
         move.rows()
 
 
+def turns(context: Context, node: Copy) -> bool:
+    """Whether a copy's source lies across its target, so that blocks are transposed in registers.
+
+    Elementwise code would gather each vector from as many rows as it has lanes.
+    """
+    target, source = _plain(context.access(node.target), context.access(node.source))
+    if target.region.rank < 2 or target.storage.layout.group > 1:
+        return False
+    return _Move(context, target, source, _vector_axis(target, source)).turned is not None
+
+
 def _plain(target: Access, source: Access) -> tuple[Access, Access]:
     """Both sides with the bits of their elements for elements, where these stay as they are."""
     kinds = [(side.storage.dtype, side.storage.held) for side in (target, source)]
@@ -92,6 +103,14 @@ class _Move:
         # AVX2 has masked moves of 4 and 8 bytes only (VMASKMOVPS and VPMASKMOV, Intel SDM vol. 2).
         return any(itemsize(a.storage.held) < 4 for a in (self.target, self.source))
 
+    @property
+    def turned(self) -> int | None:
+        """The axis that the source's rows go along, where they are not the target's."""
+        strides = self.target.stride(self.along), self.source.stride(self.along)
+        if not strides[0] == 1 != strides[1]:
+            return None
+        return self._transposed_axis(self.context.unit.lanes("float32"))
+
     def lanes(self, width: int) -> int:
         """Return the lanes of two registers, or fewer so that they divide a panel's width."""
         widest = max(itemsize(a.storage.held) for a in (self.target, self.source))
@@ -99,11 +118,9 @@ class _Move:
 
     def rows(self) -> None:
         """Vectors along contiguous rows; square blocks where the source's rows are others."""
-        size = self.context.unit.lanes("float32")
-        along = self._transposed_axis(size)
-        strides = self.target.stride(self.along), self.source.stride(self.along)
-        if along is not None and strides[0] == 1 != strides[1]:
-            self._transposed_rows(along, size)
+        turned = self.turned
+        if turned is not None:
+            self._transposed_rows(turned, self.context.unit.lanes("float32"))
             return
         # gcd(0, n) is n: rows, unlike panels, have no width that vectors must divide.
         self._outer(lambda at: self._row(at, self.lanes(0)), parallel=self.parallel)

@@ -14,9 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from septran.dtypes import compute_dtype, itemsize
+from septran.ir import expressions as ex
 from septran.ir.index import Index
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
+from septran.targets.cpu.copy.copies import emit_copy, turns
 from septran.targets.cpu.map.columns import emit_row, passing, row_loops
 from septran.targets.cpu.map.elements import held_dtype
 from septran.targets.cpu.map.narrowing import narrowed
@@ -32,9 +34,9 @@ from septran.targets.cpu.map.statements import RowRange, independent, recomputed
 from septran.targets.cpu.map.windows import written_out
 from septran.targets.cpu.simd import fence
 from septran.targets.cpu.writer import LARGEST_ON_STACK
-from septran.targets.lower.statements import Statement, regions_of, statements
+from septran.targets.lower.statements import Statement, regions_of, statements, value_of
 from septran.tile.layouts import ROW
-from septran.tile.nodes import Buffer, Compute, Region
+from septran.tile.nodes import Buffer, Compute, Copy, Region
 
 Kept = Mapping[str, Mapping[int, int]]
 """For each buffer the axes of which it holds fewer elements than it has, and how many: an element
@@ -48,6 +50,9 @@ def emit_maps(context: Context, nodes: Sequence[Compute], private: Sequence[Buff
     if nodes[0].primitive == "scan":
         emit_scan(context, nodes[0])
         return
+    if len(nodes) == 1 and (move := _move(nodes[0])) and turns(context, move):
+        emit_copy(context, move)
+        return
     mine = {b.name: b.dtype for b in private}
     nodes = [replace(n, expression=n.expression and written_out(n.expression)) for n in nodes]
     found, made = statements(nodes, lambda name: mine.get(name) or context.storages[name].dtype)
@@ -55,6 +60,18 @@ def emit_maps(context: Context, nodes: Sequence[Compute], private: Sequence[Buff
     run, own = narrowed(recomputed(found, own), own, context.indices.ranges)
     fusion = _Fusion(context, own, _passing(run, own))
     fusion.level(run, 0, (), fusion.start())
+
+
+def _move(node: Compute) -> Copy | None:
+    """What a computation copies, where it does nothing else; it may still convert."""
+    value, target = value_of(node), node.operands[0]
+    if not isinstance(value, ex.Load) or not isinstance(value.view, Region):
+        return None
+    source = value.view
+    alike = (source.shape, source.valid) == (target.shape, target.valid)
+    if not alike or source.buffer == target.buffer or node.primitive == "accumulate":
+        return None
+    return Copy(target, source, "", node.processor, node.origin)
 
 
 @dataclass
