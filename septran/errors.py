@@ -168,10 +168,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def _closest(name: str, words: list[str]) -> list[str]:
     """Return the words most like `name`, several if equally near, none if all differ much."""
     ways = (str, str.lower)
-    likeness = {
+    both = {
         word: [difflib.SequenceMatcher(None, to(word), to(name)).ratio() for to in ways]
         for word in words
     }
+    # Capitals decide among equally near words only: `m` is `M` rather than a part of `most`.
+    likeness = {word: [max(found), *found] for word, found in both.items()}
     best = max(likeness.values(), default=[0.0])
     return [word for word in words if likeness[word] == best] if max(best) >= _LIKE else []
 

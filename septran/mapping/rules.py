@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -120,7 +121,8 @@ class Facts:
         """The values that conditions can name: dimensions, flags, extents (``A_0``), ``dtype``...
 
         ``longest_row`` is the greatest last extent of its tensors: rules for whole rows hold by it
-        for any logic, whatever its tensors are called.
+        for any logic, whatever its tensors are called. ``most_rows`` is the greatest number of rows
+        of any of them: the product of its other extents.
         """
         known: dict[str, Value] = {}
         for tensor, shape in self.shapes.items():
@@ -129,6 +131,7 @@ class Facts:
         rows = (shape[-1] for shape in self.shapes.values() if shape)
         own: dict[str, Value] = {"dtype": self.dtype, "level": self.level}
         own["longest_row"] = max(rows, default=1)
+        own["most_rows"] = max((math.prod(shape[:-1]) for shape in self.shapes.values()), default=1)
         return Known({**self.static, **known, **self.dims, **own}, self.look)
 
     def callers(self) -> Iterator[Facts]:

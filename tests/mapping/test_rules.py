@@ -49,6 +49,8 @@ def procs(bench, match):
         ("{task: block, when: C_0 < 0}", []),
         ("{task: block, when: longest_row > 0}", [BLOCK]),
         ("{task: block, when: longest_row > 65536}", []),
+        ("{task: block, when: most_rows > 0}", [BLOCK]),
+        ("{task: block, when: most_rows > 65536}", []),
         ("{within: product}", [BLOCK, TILE]),  # fill and copy follow their caller
         ("{within: 'b*', leaf: gemm}", [TILE]),
         ("{within: [tile, block], task: tile}", [TILE]),

@@ -13,7 +13,7 @@ from septran.mapping.dispatch.spans import Alternative, Span, alternatives, left
 from septran.mapping.mapping import DispatchCase, MappingFile, Taken
 from septran.mapping.mistakes import ConditionError
 
-OTHER_NAMES = ("dtype", "longest_row")
+OTHER_NAMES = ("dtype", "longest_row", "most_rows")
 """What every call has, whatever its tensors and dimensions are called."""
 
 

@@ -119,7 +119,7 @@ def asked_at(text: str, name: str, level: int) -> list[str]:
 
 
 def test_a_rows_only_loop_asks_for_its_own_columns_before_it_reads_them():
-    text = re.sub(r"\bv_\d+ \*", "v *", code("reduce", {"M": 128, "N": 14336}))
+    text = re.sub(r"\bv_\d+ \*", "v *", code("reduce", {"M": 512, "N": 14336}))
     lanes = lanes_of_a_loop(text)
     start = f"row * 14336 + v * {lanes} + unit * 917504"
     assert f"X_flat[T.Ramp({start}, 1, " in text
@@ -128,9 +128,18 @@ def test_a_rows_only_loop_asks_for_its_own_columns_before_it_reads_them():
     assert not asked_at(text, "X", 2)
 
 
-def lanes_of_a_loop(text: str) -> int:
+def test_of_rows_that_integers_choose_the_next_one_is_asked_for():
+    """Which one that is is read within the tile: the integers may end behind its last row."""
+    text = code("embedding", {"T": 512, "V": 32_000, "D": 4096})
+    places = asked_at(text, "W", 2)
+    assert len(places) == lanes_of_a_loop(text, "W") // ELEMENTS
+    assert all("index_flat[unit * 64 + T.min(63, row + 1)]" in place for place in places)
+    assert not asked_at(text, "W", 3)
+
+
+def lanes_of_a_loop(text: str, name: str = "X") -> int:
     """Of the vectors that the loop of a sum of rows reads."""
-    return int(re.findall(r"X_flat\[T.Ramp\(.*, 1, (\d+)\)\]", text)[0])
+    return int(re.findall(rf"{name}_flat\[T.Ramp\(.*, 1, (\d+)\)\]", text)[0])
 
 
 @pytest.mark.parametrize("operator", ["elementwise", "elementwise_binary"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tvm
 
+import septran
 from septran.ir.index import Index, Var, minimum
 from septran.targets.cpu import simd
 from septran.targets.cpu.copy.transpose import transposed
@@ -28,6 +29,20 @@ def test_columns_of_a_block(size):
     found = np.empty_like(given)
     run(given, found)
     np.testing.assert_array_equal(found.reshape(size, size), given.reshape(size, size).T)
+
+
+TURNED = {"float32": True, "int32": True, "int8": True, "bfloat16": True, "float64": False}
+"""Whether blocks of elements of a type are turned in registers, on every unit."""
+
+
+@pytest.mark.parametrize("dtype", TURNED)
+def test_a_move_across_goes_by_blocks_of_registers(dtype):
+    """Whole blocks, what is left of them to either side, and planes apart."""
+    shapes = {"B": 3, "M": 37, "N": 70}
+    kernel = septran.compile("transpose", "cpu-x86", shapes=shapes, dtypes=dtype)
+    assert ("T.Shuffle" in str(kernel.stages.tensor_ir)) == TURNED[dtype]
+    result = kernel.check(guard=True)
+    assert result.right, str(result)
 
 
 def test_multiples_are_seen_through_minima():
