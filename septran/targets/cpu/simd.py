@@ -24,6 +24,8 @@ class VectorUnit:
     none: up to three quarters of the registers, the rest for what is multiplied."""
     fence: str = ""
     """LLVM's intrinsic that orders streamed stores; empty where they are ordered as others are."""
+    follows: bool = False
+    """Whether the processors' own prefetch keeps up with loops that only sum what they read."""
 
     def lanes(self, dtype: str) -> int:
         """Elements of `dtype` in one register."""
@@ -32,7 +34,9 @@ class VectorUnit:
 
 CACHE_LINE = 64
 """Bytes of a cache line, which is what one prefetch brings."""
-AVX2 = VectorUnit(32, 16, (6, 16), "llvm.x86.sse.sfence")
+AVX2 = VectorUnit(32, 16, (6, 16), "llvm.x86.sse.sfence", follows=True)
+"""Sums of rows from memory have 19 GB/s on a core of a Zen 3, and 14 where they ask for lines 2 KiB
+ahead; on a Zen 5, which has AVX-512, they gain by asking."""
 AVX512 = VectorUnit(64, 32, (8, 48), "llvm.x86.sse.sfence")
 NEON = VectorUnit(16, 32, (6, 16))
 """SVE's of 128 bits, too: LLVM makes NEON's instructions of vectors of known length."""

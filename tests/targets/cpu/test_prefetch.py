@@ -124,22 +124,19 @@ def test_a_rows_only_loop_asks_for_its_own_columns_before_it_reads_them():
     start = f"row * 14336 + v * {lanes} + unit * 917504"
     assert f"X_flat[T.Ramp({start}, 1, " in text
     wanted = {f"{start} + {512 + line}" for line in range(0, lanes, ELEMENTS)}
-    assert set(asked_at(text, "X", 3)) == wanted
+    # AVX2's processors follow a sum by themselves.
+    assert set(asked_at(text, "X", 3)) == (wanted if lanes == 64 else set())
     assert not asked_at(text, "X", 2)
 
 
-def test_of_rows_that_integers_choose_the_next_one_is_asked_for():
-    """Which one that is is read within the tile: the integers may end behind its last row."""
+def test_behind_rows_that_integers_choose_nothing_is_asked_for():
     text = code("embedding", {"T": 512, "V": 32_000, "D": 4096})
-    places = asked_at(text, "W", 2)
-    assert len(places) == lanes_of_a_loop(text, "W") // ELEMENTS
-    assert all("index_flat[unit * 64 + T.min(63, row + 1)]" in place for place in places)
-    assert not asked_at(text, "W", 3)
+    assert "llvm.prefetch" not in text
 
 
-def lanes_of_a_loop(text: str, name: str = "X") -> int:
+def lanes_of_a_loop(text: str) -> int:
     """Of the vectors that the loop of a sum of rows reads."""
-    return int(re.findall(rf"{name}_flat\[T.Ramp\(.*, 1, (\d+)\)\]", text)[0])
+    return int(re.findall(r"X_flat\[T.Ramp\(.*, 1, (\d+)\)\]", text)[0])
 
 
 @pytest.mark.parametrize("operator", ["elementwise", "elementwise_binary"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from septran.dtypes import compute_dtype, itemsize
 from septran.ir import expressions as ex
-from septran.ir.index import Index, axis, ceil_div, minimum
+from septran.ir.index import Index, axis, ceil_div
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
@@ -85,7 +85,7 @@ def emit_row(
         if alone_in_row(run[0], len(at)):
             emit_alone(context, run[0], at, accesses)
             continue
-        own = prefetches if run is prefetching else ()
+        own = prefetches if run is prefetching else RowPrefetch()
         lanes = vector_lanes(context, run, accesses)
         emit_loop(RowLoop(context, run, at, accesses, own, passed), lanes)
 
@@ -162,40 +162,31 @@ class RowPrefetch:
     """How many rows below the loop's own elements it lies."""
     bytes: int = 0
     """How far behind them it lies; the next row is mostly what follows a row's end."""
-    last: Index | None = None
-    """The last row that may be asked for, where finding a row reads an element of its own."""
     level: int = 2
     """The cache to which it is brought: 3 is L1, 2 is L2."""
 
 
 def _row_prefetch(
     context: Context, wide: Sequence[Sequence[Statement]], at: tuple[Index, ...], accesses: Accesses
-) -> tuple[RowPrefetch, ...]:
+) -> RowPrefetch:
     """For one of a row's loops, `wide`: see `_prefetching_loop`.
 
     What the first loop has to bring, a later one finds near: it can ask for the next row's.
     Where there is no later one, the loop asks for its own columns some lines before it is there:
-    the processor's own prefetch begins anew at each page and stays behind. Of rows that integers
-    choose it asks for the next one's, which lies anywhere.
+    the processor's own prefetch begins anew at each page and stays behind. Behind the end of a row
+    that integers choose is another one than the next.
     """
-    if not wide:
-        return ()
-    far = far_columns(context, wide[0], at, accesses)
     if len(wide) == 1:
-        chosen = [access for access in far if _chosen(access, len(at) - 1)]
-        own = tuple(access for access in far if access not in chosen)
-        return (
-            RowPrefetch(own, bytes=PREFETCH_DISTANCE, level=3),
-            *(RowPrefetch((a,), rows=1, last=a.region.valid[len(at) - 1] - 1) for a in chosen),
-        )
-    moving = tuple(access for access in far if at and access.stride(len(at) - 1))
-    return (RowPrefetch(moving, rows=1),)
-
-
-def _chosen(access: Access, number: int) -> bool:
-    """Whether integers choose where each position along an axis lies."""
-    chosen = access.offset.elements()
-    return any(axis(number) in place.variables() for element in chosen for place in element.at)
+        if context.unit.follows and all(statement.function for statement in wide[0]):
+            return RowPrefetch()
+        far = far_columns(context, wide[0], at, accesses)
+        placed = tuple(access for access in far if not any(access.offset.elements()))
+        return RowPrefetch(placed, bytes=PREFETCH_DISTANCE, level=3)
+    if not wide or not at:
+        return RowPrefetch()
+    far = far_columns(context, wide[0], at, accesses)
+    moving = tuple(access for access in far if access.stride(len(at) - 1))
+    return RowPrefetch(moving, rows=1)
 
 
 def far_columns(
@@ -263,7 +254,7 @@ class RowLoop:
     run: Sequence[Statement]
     at: tuple[Index, ...]
     accesses: Accesses
-    prefetches: Sequence[RowPrefetch]
+    prefetches: RowPrefetch
     """What the loop prefetches meanwhile."""
     passed: Collection[str]
     """Buffers of which each vector is used at once, and never again."""
@@ -285,17 +276,15 @@ class RowLoop:
 
     def prefetch(self, start: Index, lanes: int) -> None:
         """Ask for every line of what is `ahead` of these columns."""
-        for prefetch in self.prefetches:
-            at = self.at
-            if prefetch.rows:
-                row = at[-1] + prefetch.rows
-                at = (*at[:-1], row if prefetch.last is None else minimum(row, prefetch.last))
-            for access in prefetch.accesses:
-                size = itemsize(access.storage.held)
-                for further in range(0, lanes, CACHE_LINE // size):
-                    spot = (*at, start + further + prefetch.bytes // size)
-                    offset = self.context.lower(access.at(spot))
-                    simd.prefetch(self.context.writer, access.storage.flat, offset, prefetch.level)
+        prefetches, at = self.prefetches, self.at
+        if prefetches.rows:
+            at = (*at[:-1], at[-1] + prefetches.rows)
+        for access in prefetches.accesses:
+            size = itemsize(access.storage.held)
+            for further in range(0, lanes, CACHE_LINE // size):
+                spot = (*at, start + further + prefetches.bytes // size)
+                offset = self.context.lower(access.at(spot))
+                simd.prefetch(self.context.writer, access.storage.flat, offset, prefetches.level)
 
     def _accumulator(self, statement: Statement, lanes: int) -> Accumulator | None:
         if statement.function is None:

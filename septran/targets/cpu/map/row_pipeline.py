@@ -172,8 +172,8 @@ class _Steps:
         for stage, row in zip(self.stages, rows, strict=True):
             self._alone(stage.before, row)
         loops = [
-            self._loop(stage.run, row, (prefetch,))
-            for stage, row, prefetch in zip(self.stages, rows, self._row_prefetch(), strict=True)
+            self._loop(stage.run, row, prefetches)
+            for stage, row, prefetches in zip(self.stages, rows, self._row_prefetch(), strict=True)
         ]
         # Later stages first: see `rows_kept`.
         emit_loops(self.context, loops[::-1], self._lanes())
@@ -187,14 +187,14 @@ class _Steps:
         for stage, row, condition in reversed([*zip(self.stages, rows, exists, strict=True)]):
             with self.context.writer.when(condition):
                 self._alone(stage.before, row)
-                emit_loop(self._loop(stage.run, row, ()), self._lanes())
+                emit_loop(self._loop(stage.run, row, RowPrefetch()), self._lanes())
                 self._alone(stage.after, row)
 
     def _alone(self, statements: Sequence[Statement], row: Index) -> None:
         for statement in statements:
             emit_alone(self.context, statement, (*self.at, row), self.accesses)
 
-    def _loop(self, run: Run, row: Index, prefetches: Sequence[RowPrefetch]) -> RowLoop:
+    def _loop(self, run: Run, row: Index, prefetches: RowPrefetch) -> RowLoop:
         at = (*self.at, row)
         return RowLoop(self.context, run, at, self.accesses, prefetches, self.passed)
 
