@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import pkgutil
 import re
@@ -12,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import septran
-from septran.errors import SepTranError
+from septran.errors import LogicError, SepTranError
 
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "errors.md"
@@ -79,11 +80,18 @@ def modules() -> Iterator[ModuleType]:
         yield importlib.import_module(module.name)
 
 
+@functools.cache
+def package() -> dict[str, ast.Module]:
+    """The package's modules by their paths below it."""
+    root = Path(septran.__path__[0])
+    files = sorted(root.rglob("*.py"))
+    return {f.relative_to(root).as_posix(): ast.parse(f.read_text("utf-8")) for f in files}
+
+
 def names_in_the_package(called: bool) -> set[str]:
     """Names that the package calls, or uses in any way but as a base class."""
     names: set[str] = set()
-    for file in Path(septran.__path__[0]).rglob("*.py"):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+    for tree in package().values():
         bases = {id(b) for n in ast.walk(tree) if isinstance(n, ast.ClassDef) for b in n.bases}
         for node in ast.walk(tree):
             used = node.func if called and isinstance(node, ast.Call) else node
@@ -112,3 +120,16 @@ def test_no_class_is_left_over():
     made = names_in_the_package(called=False)
     classes = [c for c in codes_of_the_page().values() if not c.__subclasses__()]
     assert [c.__name__ for c in classes if c.__name__ not in made] == []
+
+
+def test_every_mistake_in_a_logic_says_what_to_write_in_its_place():
+    list(modules())
+    kinds = {c.__name__ for c in all_classes(LogicError)}
+    without = [
+        f"{file}:{node.lineno} {node.func.id}"
+        for file, tree in package().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds
+        if "hint" not in [keyword.arg for keyword in node.keywords]
+    ]
+    assert without == []

@@ -58,7 +58,11 @@ def sequence(
         hint = 'write ["H = rms_norm(X, W)", "Z = swiglu(H, gate, up)"]'
         raise SequenceError(f"{lines!r} is no list of steps", where, hint=hint)
     if not isinstance(name, str) or not name.isidentifier():
-        raise SequenceError(f"{name!r} is no name of a task", where)
+        raise SequenceError(
+            f"{name!r} is no name of a task",
+            where,
+            hint="a name is a Python identifier, such as 'layer'",
+        )
     space = sys._getframe(1).f_globals
     return _composite(name, read_steps(lines, operators or {}, where), tuple(keep), where, space)
 

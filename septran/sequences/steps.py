@@ -170,5 +170,9 @@ def _keywords(
             flags[keyword.arg] = ast.literal_eval(keyword.value)
         except ValueError:
             text = ast.unparse(keyword.value)
-            raise SequenceError(f"{text} is neither a value nor a name", where) from None
+            raise SequenceError(
+                f"{text} is neither a value nor a name",
+                where,
+                hint="compute it before, and pass it by its name: eps=eps",
+            ) from None
     return flags, passed

@@ -99,7 +99,11 @@ def check_declared(task: TaskNode, declared: Mapping[str, TensorType], launch: L
     for param in task.params:
         wanted = declared.get(param.name, TensorType()).privilege
         if wanted == "In" and param.writes:
-            raise ReadOnlyError(f"{param.name} of {task.name} is In, but is written", task.location)
+            raise ReadOnlyError(
+                f"{param.name} of {task.name} is In, but is written",
+                task.location,
+                hint="write into a tensor of its own (task.empty), or take In from its annotation",
+            )
         if wanted == "Out" and param.reads:
             raise ReadOnlyError(
                 f"{param.name} of {task.name} is Out, but is read before it is all overwritten",

@@ -24,6 +24,7 @@ def check_scopes(body: tuple[Statement, ...], known: frozenset[Var]) -> None:
             raise IndexingError(
                 f"loop index {min(map(str, lost))} is used outside of its loop",
                 statement.location,
+                hint="move what uses it into the loop, or keep its value in a tensor made before",
             )
         if isinstance(statement, Loop):
             check_scopes(statement.body, known | set(statement.variables))

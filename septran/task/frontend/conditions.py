@@ -55,7 +55,9 @@ def count(element: Tile, most: Any = None) -> Any:
     (top,) = integers((span[1] if most is None and span else most,), "the bound of a count")
     if top < 0:
         raise LaunchArgumentsError(
-            f"the bound of a count is {top}, and at least 0", Location.of_caller()
+            f"the bound of a count is {top}, and at least 0",
+            Location.of_caller(),
+            hint="`most` is how often the loop runs at most, for which room is made",
         )
     return Count(count_of(element, top))
 

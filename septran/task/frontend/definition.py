@@ -208,7 +208,9 @@ def _parameters(
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise LaunchArgumentsError(
-                f"{function.__name__} takes *{parameter.name}; a task names its parameters", where
+                f"{function.__name__} takes *{parameter.name}; a task names its parameters",
+                where,
+                hint="let a Python function define one task for each number of tensors",
             )
         kind = _annotation(parameter.annotation, function, where)
         missing = parameter.default is inspect.Parameter.empty
@@ -234,7 +236,9 @@ def _annotation(annotation: Any, function: Callable[..., None], where: Location)
             return eval(annotation, function.__globals__)  # the author's own annotation
         except (NameError, AttributeError, SyntaxError) as error:
             raise LaunchArgumentsError(
-                f"cannot read annotation {annotation!r}: {error}", where
+                f"cannot read annotation {annotation!r}: {error}",
+                where,
+                hint='write task.Tensor["M", "N"], an element type (task.int32) or a Python type',
             ) from None
     return annotation
 

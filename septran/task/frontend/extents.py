@@ -23,7 +23,11 @@ def greatest(*values: Any) -> Any:
 
 def _extreme(values: tuple[Any, ...], fold: Callable[..., Index], full: Callable[..., int]) -> Any:
     if not values:
-        raise IndexingError("task.least and task.greatest take values", Location.of_caller())
+        raise IndexingError(
+            "task.least and task.greatest take values",
+            Location.of_caller(),
+            hint="write task.least(n, 64)",
+        )
     if any(isinstance(v, Count) for v in values):
         return Count(fold(*(v.index if isinstance(v, Count) else as_index(v) for v in values)))
     index = fold(*map(as_index, values))

@@ -61,9 +61,17 @@ def partition(
     """
     frame = _composite("partitions a tensor")
     if by != "blocks":
-        raise PartitionError(f"unknown way to partition {by!r}; there is 'blocks'", _here())
+        raise PartitionError(
+            f"unknown way to partition {by!r}; there is 'blocks'",
+            _here(),
+            hint="task.window gives windows that overlap, task.gather rows by an index",
+        )
     if (shape is None) == (shape_from is None):
-        raise PartitionError("give either shape or shape_from", _here())
+        raise PartitionError(
+            "give either shape or shape_from",
+            _here(),
+            hint="shape=(64, 64) says a block's extents, shape_from=C takes C's",
+        )
     frame.require_live(_tile(x))
     if shape is None:
         if shape_from not in frame.names:
@@ -107,7 +115,9 @@ def window(x: Tile, size: Any, stride: Any = 1, padding: Any = 0, dilation: Any 
     ):  # fmt: skip
         if min(each, default=least) < least:
             raise LaunchArgumentsError(
-                f"the {name} of a window is {min(each)}, and must be at least {least}", _here()
+                f"the {name} of a window is {min(each)}, and must be at least {least}",
+                _here(),
+                hint="for a part without its first elements take a slice before: x[:, 1:]",
             )
     extents = symbols.integers(size, "an extent of a window")
     return windowed(x, extents, steps, around, gaps)
@@ -140,7 +150,11 @@ def gather(x: Tile, index: Tile, axis: int = 0) -> Tile:
     frame.require_live(_tile(x))
     rows = _tile(index)
     if not isinstance(axis, int) or not -x.ndim <= axis < x.ndim:
-        raise IndexingError(f"axis {axis} of {x.name}, which has {x.ndim} axes", _here())
+        raise IndexingError(
+            f"axis {axis} of {x.name}, which has {x.ndim} axes",
+            _here(),
+            hint="axes are counted from 0, or from the end by -1",
+        )
     return x._with(gathered(x.view, axis % x.ndim, rows))
 
 
@@ -311,7 +325,11 @@ def tunable(name: str, default: TunableValue | None = None) -> Any:
     """
     frame = current()
     if not isinstance(name, str) or not name:
-        raise TunableError(f"a tunable's name is a word, not {name!r}", _here())
+        raise TunableError(
+            f"a tunable's name is a word, not {name!r}",
+            _here(),
+            hint="write task.tunable('block_M', 64)",
+        )
     if not isinstance(default, int | str | float | np.integer | None):
         raise TunableError(
             f"the default of tunable {name} is {default!r}, not a number, a word or a flag",
@@ -321,7 +339,11 @@ def tunable(name: str, default: TunableValue | None = None) -> Any:
     if value is None:
         value = frame.tunables[name] = _fallback(frame, name)
     if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
-        raise TunableError(f"tunable {name} of {frame.task.name} is {value}, not positive", _here())
+        raise TunableError(
+            f"tunable {name} of {frame.task.name} is {value}, not positive",
+            _here(),
+            hint="set at least 1 in the mapping, or nothing: then one that fits is chosen",
+        )
     if frame.tracer.drafting and isinstance(value, int) and not isinstance(value, bool):
         return Cutting(value, name)
     return value
@@ -380,6 +402,7 @@ def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
         raise LaunchArgumentsError(
             f"{name} takes {', '.join(contract.operands)}; {len(operands)} operands are given",
             where,
+            hint="primitives take what they write first, then what they read",
         )
     merged = _attributes(name, contract, attributes, where)
     for tile in operands:
@@ -391,7 +414,9 @@ def call_primitive(name: str, *operands: Tile, **attributes: Any) -> None:
         for attribute, value in merged.items():
             what = f"{attribute} of {name}"
             if value is None:
-                raise DtypeError(f"{what} is None, not a number", where)
+                raise DtypeError(
+                    f"{what} is None, not a number", where, hint="leave it out for its default"
+                )
             require_number(value, operands[0].own_dtype, what, where)
     frame.body.append(
         Primitive(name, tuple(o.view for o in operands), tuple(sorted(merged.items())), where)
@@ -551,7 +576,11 @@ def start(x: Tile, axis: int) -> Any:
         (n for n, e in enumerate(home.index) if e.coefficient(axis_variable(at)) == 1), None
     )
     if place is None:
-        raise IndexingError(f"axis {axis} of {tile.name} has no plain offset", _here())
+        raise IndexingError(
+            f"axis {axis} of {tile.name} has no plain offset",
+            _here(),
+            hint="task.index(x, axis) gives each element's index, whatever view x is",
+        )
     return symbols.symbol(home.origin()[place])
 
 

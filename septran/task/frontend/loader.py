@@ -39,16 +39,26 @@ def load_logic(path: str | Path) -> ModuleType:
         file = Path(path).resolve()
         found = file.is_file()
     except (OSError, ValueError, TypeError) as error:
-        raise LoadError(f"{path!r} is no logic file: {error}", None) from None
+        raise LoadError(
+            f"{path!r} is no logic file: {error}", None, hint="give a path to a .py file"
+        ) from None
     if file.is_dir() or file.suffix != ".py":
         raise _no_logic(str(path), file)
     if not found:
-        raise LoadError(f"no logic file {file.name!r} in {file.parent}", None)
+        raise LoadError(
+            f"no logic file {file.name!r} in {file.parent}",
+            None,
+            hint="`septran ops` lists those of the library, which are found by name",
+        )
     # With the path in it, as files of one name in two folders are two modules.
     name = f"septran_logic_{file.stem}_{abs(hash(str(file))):x}"
     spec = importlib.util.spec_from_file_location(name, file, loader=_FromText(name, str(file)))
     if spec is None or spec.loader is None:
-        raise LoadError(f"{file.name} is not a Python file", Location(str(file), 1))
+        raise LoadError(
+            f"{file.name} is not a Python file",
+            Location(str(file), 1),
+            hint="a logic file ends in .py",
+        )
     module = importlib.util.module_from_spec(spec)
     with _LOADING, _importable(file.parent):
         try:
@@ -57,7 +67,11 @@ def load_logic(path: str | Path) -> ModuleType:
             raise
         except SyntaxError as error:
             where = Location(str(file), error.lineno or 1, error.offset)
-            raise LoadError(f"not valid Python: {error.msg}", where) from None
+            raise LoadError(
+                f"not valid Python: {error.msg}",
+                where,
+                hint="`python -m py_compile` says the same of it",
+            ) from None
         except (Exception, SystemExit) as error:  # also one that would end the caller
             line = _line_in(error, str(file))
             message = f"{type(error).__name__} while it was loaded: {error}"
@@ -126,7 +140,11 @@ def find_entry(module: ModuleType, name: str | None = None) -> Task:
     for candidates in ([t for t in own if not t.leaf], own):
         if candidates:
             return candidates[-1]
-    raise LoadError("it defines no task", Location(file, 1))
+    raise LoadError(
+        "it defines no task",
+        Location(file, 1),
+        hint="put @task.define above the function that says what is computed",
+    )
 
 
 @contextmanager

@@ -66,7 +66,9 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
     for tile in (target, part):
         if not isinstance(tile, Tile):
             raise LaunchArgumentsError(
-                f"{tile!r} is not a tensor of this task", Location.of_caller()
+                f"{tile!r} is not a tensor of this task",
+                Location.of_caller(),
+                hint="make it by task.empty or task.zeros, or take it as a parameter",
             )
         frame.require_live(tile)
     if function not in JOINS:
@@ -113,7 +115,9 @@ def _is_atomic(function: str) -> bool:
     way = tunable("reduction", WAYS[0])
     if way not in WAYS:
         raise TunableError(
-            f"tunable reduction is {way!r}, not {' or '.join(WAYS)}", Location.of_caller()
+            f"tunable reduction is {way!r}, not {' or '.join(WAYS)}",
+            Location.of_caller(),
+            hint="`ordered` gives the same bits each time, `atomic` adds parts as they come",
         )
     if way == "atomic" and function != "sum":
         raise TunableError(

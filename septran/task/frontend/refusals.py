@@ -90,4 +90,8 @@ class Refusals:
     __rmatmul__ = __imatmul__ = __matmul__
 
     def __delitem__(self, _: object) -> NoReturn:
-        raise IndexingError("elements of a tensor cannot be deleted", Location.of_caller())
+        raise IndexingError(
+            "elements of a tensor cannot be deleted",
+            Location.of_caller(),
+            hint="take a view without them: x[1:]",
+        )

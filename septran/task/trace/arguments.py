@@ -52,6 +52,7 @@ def check_tensors(
             raise ShapeError(
                 f"{name} of {task.name} has {len(kind.dims)} axes, but {tile.name} has {tile.ndim}",
                 where,
+                hint=f"pass a view with {len(kind.dims)} axes: index an axis away, or reshape",
             )
         if dtypes:
             check_dtype(task, name, kind.dtype, tile.own_dtype, where)
@@ -62,7 +63,11 @@ def check_tensors(
 def check_dtype(task: Task, name: str, wanted: str | None, given: str, where: Location) -> None:
     """Compare a dtype with the annotated one; raises DtypeError."""
     if wanted is not None and given != wanted:
-        raise DtypeError(f"{name} of {task.name} is annotated {wanted}, but is {given}", where)
+        raise DtypeError(
+            f"{name} of {task.name} is annotated {wanted}, but is {given}",
+            where,
+            hint=f"convert it in a leaf before, x.astype(task.{wanted}), or change the annotation",
+        )
 
 
 def check_keywords(task: Task, keywords: Mapping[str, Any], where: Location) -> None:
@@ -147,7 +152,9 @@ def bound(task: Task, keywords: Mapping[str, Any], where: Location) -> dict[str,
     values = {}
     for name, keyword in known.items():
         if name not in keywords and keyword.required:
-            raise LaunchArgumentsError(f"{task.name} needs {name}", where)
+            raise LaunchArgumentsError(
+                f"{task.name} needs {name}", where, hint=f"it has no default: {name}=..."
+            )
         values[name] = _typed(keyword, keywords.get(name, keyword.default))
     return values
 

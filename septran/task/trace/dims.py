@@ -94,11 +94,14 @@ def unify(
             raise SizeMismatchError(
                 f"{name} of {task.name} has {len(kind.dims)} axes "
                 f"({', '.join(map(str, kind.dims))}), but its shape is ({_list(shape)})", where,
+                hint="reshape the tensor before the call, or change the annotation",
             )  # fmt: skip
         for dim, size in zip(kind.dims, shape, strict=True):
             if isinstance(dim, int) and size != (dim, Index.of(dim)):
                 raise SizeMismatchError(
-                    f"{name} of {task.name} has a fixed extent of {dim}, not {_text(size)}", where
+                    f"{name} of {task.name} has a fixed extent of {dim}, not {_text(size)}",
+                    where,
+                    hint="a named dimension in the annotation would take any extent",
                 )
             if isinstance(dim, str) and not dim.isidentifier():
                 formulas.append((name, dim, size))
@@ -107,6 +110,7 @@ def unify(
                     raise SizeMismatchError(
                         f"{dim} is {_text(dims[dim])} in {seen[dim]} "
                         f"and {_text(size)} in {name}", where,
+                        hint="a name means one extent; call the other dimension otherwise",
                     )  # fmt: skip
                 seen.setdefault(dim, name)
     # Formulas come last, as they may use names that only a later tensor gives.
@@ -132,7 +136,9 @@ def _check_formula(
         return
     if size[0] != wanted:
         raise SizeMismatchError(
-            f"{name} of {task.name} has an axis of {_text(size)}, but {dim} is {wanted}", where
+            f"{name} of {task.name} has an axis of {_text(size)}, but {dim} is {wanted}",
+            where,
+            hint="the annotation computes it from the other tensors and flags",
         )
 
 
@@ -162,7 +168,9 @@ def extent(
         divisors = re.findall(r"(?://|%) *([A-Za-z_]\w*)", str(dim))
         zero = next((n for n in divisors if values.get(n) == 0), "what is below")
         raise InferenceError(
-            f"dimension {dim} of {name} divides by zero: {zero} is 0", logic.location
+            f"dimension {dim} of {name} divides by zero: {zero} is 0",
+            logic.location,
+            hint="forbid the zero with a reason: task.require(stride > 0, ...)",
         ) from None
     except (KeyError, TypeError, ValueError, SyntaxError) as error:
         left = error.args[0] if isinstance(error, KeyError) else None

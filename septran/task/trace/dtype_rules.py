@@ -36,9 +36,15 @@ def require_number(value: Any, dtype: str, what: str, where: Location) -> None:
     if value is None:
         return
     if not isinstance(value, int | float | np.number | np.bool_):
-        raise DtypeError(f"{what} is {value!r}, not a number", where)
+        raise DtypeError(
+            f"{what} is {value!r}, not a number", where, hint="write a Python number, or task.inf"
+        )
     if not _fits(value, dtype):
-        raise DtypeError(f"{what} is {value}, which {dtype} does not have", where)
+        raise DtypeError(
+            f"{what} is {value}, which {dtype} does not have",
+            where,
+            hint="convert the tensor first: x.astype(task.float32)",
+        )
 
 
 def check_expression(expr: ex.Expr, where: Location) -> None:
@@ -48,7 +54,11 @@ def check_expression(expr: ex.Expr, where: Location) -> None:
             case ex.Constant():
                 require_number(node.value, node.dtype, "a number in an expression", where)
             case ex.Unary(function="invert") if is_float(node.operand.dtype):
-                raise DtypeError(f"invert takes integers, not {node.operand.dtype}", where)
+                raise DtypeError(
+                    f"invert takes integers, not {node.operand.dtype}",
+                    where,
+                    hint="convert it first: x.astype(task.int32)",
+                )
             case ex.Unary(function="neg") if node.operand.dtype == "bool":
                 raise DtypeError("neg takes numbers, not bool", where, hint="write ~x")
             case ex.Binary(function=name) if name in _BITWISE or name in _OF_NUMBERS:
@@ -58,10 +68,18 @@ def check_expression(expr: ex.Expr, where: Location) -> None:
 def _check_operands(node: ex.Binary, where: Location) -> None:
     kinds = (node.left.dtype, node.right.dtype)
     if node.function in _BITWISE and any(map(is_float, kinds)):
-        raise DtypeError(f"{node.function} takes integers, not {' and '.join(kinds)}", where)
+        raise DtypeError(
+            f"{node.function} takes integers, not {' and '.join(kinds)}",
+            where,
+            hint="convert the floats first: x.astype(task.int32)",
+        )
     # NumPy's common type of uint64 and a signed integer is float64, which has no bits to combine.
     if node.function in _BITWISE and is_float(promote(*kinds)):
-        raise DtypeError(f"{node.function} has no integer type for {' and '.join(kinds)}", where)
+        raise DtypeError(
+            f"{node.function} has no integer type for {' and '.join(kinds)}",
+            where,
+            hint="convert one of them first: x.astype(task.int64)",
+        )
     if node.function in (*_SHIFTS, *_OF_NUMBERS) and set(kinds) == {"bool"}:
         hint = "write a ^ b" if node.function == "subtract" else "convert one with astype first"
         raise DtypeError(f"{node.function} takes numbers, not bool", where, hint=hint)

@@ -111,6 +111,7 @@ def _given(
     raise InferenceError(
         f"{logic.name} takes {', '.join(inputs)}; {len(sizes)} tensors are given",
         logic.location,
+        hint="give the inputs in this order, or the outputs, too, before them",
     )
 
 

@@ -21,12 +21,14 @@ def check_axes(contract: Contract, operands: tuple[Tile, ...], where: Location) 
                 raise ShapeError(
                     f"{contract.name}: {label} is {_dims(tile)}, "
                     f"but {contract.operands[0]} is {_dims(operands[0])}", where,
+                    hint="give both one shape; expressions broadcast, primitives do not",
                 )  # fmt: skip
             continue
         if tile.ndim != len(letters):
             raise ShapeError(
                 f"{contract.name}: {label} must have {len(letters)} axes, but is {_dims(tile)}",
                 where,
+                hint="index an axis away (x[0]) or reshape, so that it has as many",
             )
         for letter, extent, valid in zip(letters, tile.view.shape, tile.view.valid, strict=True):
             held = seen.setdefault(letter, (extent, valid, label))
@@ -56,7 +58,11 @@ def check_dtypes(contract: Contract, operands: tuple[Tile, ...], where: Location
     c, a, b = (o.own_dtype for o in operands)
     floats = {is_float(d) for d in (c, a, b)}
     if len(floats) != 1:
-        raise DtypeError(f"gemm mixes integers and floats: C {c}, A {a}, B {b}", where)
+        raise DtypeError(
+            f"gemm mixes integers and floats: C {c}, A {a}, B {b}",
+            where,
+            hint="convert one of them in a leaf before: x.astype(task.float32)",
+        )
 
 
 def _check_sort(contract: Contract, operands: tuple[Tile, ...], where: Location) -> None:
@@ -71,6 +77,7 @@ def _check_sort(contract: Contract, operands: tuple[Tile, ...], where: Location)
         raise ShapeError(
             f"{contract.name}: {contract.operands[0]} is {_dims(target)}, longer than X, "
             f"{_dims(rows)}", where,
+            hint="the result has at most as many elements as X",
         )  # fmt: skip
     right = target.own_dtype == rows.own_dtype
     if contract.name == "argsort":

@@ -493,5 +493,9 @@ def _axes(given: Axes, rank: int) -> tuple[int, ...]:
             )  # fmt: skip
     found = sorted({int(axis) % rank for axis in several})
     if len(found) < len(several):
-        raise ShapeError(f"axes {given} name one twice", Location.of_caller())
+        raise ShapeError(
+            f"axes {given} name one twice",
+            Location.of_caller(),
+            hint="-1 is the last axis; name each axis once",
+        )
     return tuple(found)

@@ -120,7 +120,11 @@ class Tile(Expression):
     def transpose(self, *order: int) -> Tile:
         """Return a view with the axes in the given order; raises IndexingError."""
         if sorted(order) != list(range(self.ndim)):
-            raise IndexingError(f"{order} is no order of {self.ndim} axes", Location.of_caller())
+            raise IndexingError(
+                f"{order} is no order of {self.ndim} axes",
+                Location.of_caller(),
+                hint="name each axis once: x.transpose(1, 0) of two axes",
+            )
         return self._with(self.view.transposed(tuple(order)))
 
     def reshape(self, *shape: Any) -> Tile:
@@ -147,7 +151,11 @@ class Tile(Expression):
     def __setitem__(self, key: Any, value: Any) -> None:
         target = self[key]
         if not isinstance(target, Tile):
-            raise IndexingError("an assignment cannot insert axes", Location.of_caller())
+            raise IndexingError(
+                "an assignment cannot insert axes",
+                Location.of_caller(),
+                hint="insert it in the value: y[:] = x[:, None]",
+            )
         if isinstance(value, Tile) and value.view == target.view:
             return  # the second half of `x[:] += y`, which has stored it already
         self.frame.assign(target, value)
@@ -191,7 +199,11 @@ class Partition:
                     hint="take it from a tunable, a shape or a static parameter",
                 )  # fmt: skip
             if size <= 0 and 0 not in tile.view.shape:
-                raise PartitionError(f"block extent {size} is not positive", where)
+                raise PartitionError(
+                    f"block extent {size} is not positive",
+                    where,
+                    hint="a block has at least one element along each axis",
+                )
         self.tile = tile
         pairs = zip(block, tile.view.shape, strict=True)
         self.block = tuple(fitted(b, n) for b, n in pairs)
@@ -220,7 +232,9 @@ class Partition:
             if isinstance(item, slice):
                 if not is_full(item):
                     raise IndexingError(
-                        "a partition takes ':' or an index along each axis", Location.of_caller()
+                        "a partition takes ':' or an index along each axis",
+                        Location.of_caller(),
+                        hint="P[i, :] is a row of tiles; for a part of it loop over its tiles",
                     )
                 offsets.append(0)
                 extents.append(self.tile.view.shape[n])
@@ -263,6 +277,7 @@ class Partition:
                 f"index {at} leaves the grid of {self.tile.name} along axis {n}, which has "
                 f"{grid} tiles of {self.block[n]}",
                 Location.of_caller(),
+                hint="take the loop's extent from the partition: parallel_range(P.shape[0])",
             )
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -318,11 +333,22 @@ def windowed(
     where = Location.of_caller()
     count, rank = len(size), tile.ndim
     if not len(stride) == len(padding) == len(dilation) == count or count > rank:
-        raise ViewError(f"a window of {count} axes does not fit {tile.name}", where)
+        raise ViewError(
+            f"a window of {count} axes does not fit {tile.name}",
+            where,
+            hint=(
+                f"a window takes the last of its {rank} axes; give a size, a stride, a padding "
+                "and a dilation for each of these, or one for all"
+            ),
+        )
     around = tuple(sum(padding, ()))
     for amount, smallest in ((size, 1), (stride, 1), (dilation, 1), (around, 0)):
         if min(amount, default=smallest) < smallest:
-            raise ViewError(f"a window cannot have {amount} here", where)
+            raise ViewError(
+                f"a window cannot have {amount} here",
+                where,
+                hint="sizes, strides and dilations are at least 1, padding at least 0",
+            )
     lead = rank - count
     index = [Index.of(axis(n)) for n in range(lead)]
     shape, valid = list(tile.view.shape[:lead]), list(tile.view.valid[:lead])
@@ -364,7 +390,9 @@ def _require_whole(tile: Tile, at: int, where: Location) -> None:
 def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
     if len(items) > view.rank:
         raise IndexingError(
-            f"{len(items)} indices for the {view.rank} axes of {view.tensor}", Location.of_caller()
+            f"{len(items)} indices for the {view.rank} axes of {view.tensor}",
+            Location.of_caller(),
+            hint="a view has the tensor's own axes; x[:, None] inserts one in an expression",
         )
     items = (*items, *([slice(None)] * (view.rank - len(items))))
     if sum(isinstance(item, Tile) and item.ndim > 0 for item in items) > 1:
@@ -408,6 +436,10 @@ def _inside(view: View, n: int, at: Index, frame: Frame) -> None:
             f"index {at} along axis {n} of {view.tensor} reaches "
             f"{low if low < 0 else high}, outside of 0..{room - 1}",
             Location.of_caller(),
+            hint=(
+                "take the loop's extent from the tensor (x.shape[0]), or the elements "
+                "of a partition, whose last block is cut off where its tensor ends"
+            ),
         )
 
 
@@ -415,7 +447,11 @@ def _range(view: View, n: int, item: slice, frame: Frame) -> View:
     if is_full(item):
         return view
     if item.step not in (None, 1):
-        raise IndexingError("slices with a step are not views here", Location.of_caller())
+        raise IndexingError(
+            "slices with a step are not views here",
+            Location.of_caller(),
+            hint="for x[::s] of one axis write task.window(x, 1, stride=s)[:, 0]",
+        )
     start = _bound(view, n, item.start, Index())
     stop = _bound(view, n, item.stop, view.valid[n])
     length = stop - start
@@ -433,6 +469,7 @@ def _range(view: View, n: int, item: slice, frame: Frame) -> View:
         raise IndexingError(
             f"slice {start}:{stop} leaves axis {n} of {view.tensor}, which has {view.shape[n]}",
             Location.of_caller(),
+            hint="take blocks by task.partition, whose last one is cut off where its tensor ends",
         )
     offsets: list[IndexLike] = [0] * view.rank
     offsets[n] = start
@@ -497,7 +534,11 @@ def _reshaped(view: View, shape: tuple[int, ...]) -> View:
     where = Location.of_caller()
     shape = _completed(shape, math.prod(view.shape))
     if math.prod(shape) != math.prod(view.shape) or any(e < 0 for e in shape):
-        raise ShapeError(f"cannot reshape {view.shape} to {shape}", where)
+        raise ShapeError(
+            f"cannot reshape {view.shape} to {shape}",
+            where,
+            hint="both shapes have the same number of elements, and -1 stands for what is left",
+        )
     if view.ragged:
         kept = [n for n, v in enumerate(view.valid) if v != Index.of(view.shape[n])]
         if any(n >= len(shape) or shape[: n + 1] != view.shape[: n + 1] for n in kept):

@@ -197,10 +197,13 @@ class Frame:
             raise ReadOnlyError(
                 f"{tile.name} of {self.task.name} is declared as In, but it is written",
                 Location.of_caller(),
+                hint="write into a tensor of its own (task.empty), or take In from its annotation",
             )
         if tile.view.padded:
             raise ReadOnlyError(
-                f"a padded window of {tile.name} cannot be written", Location.of_caller()
+                f"a padded window of {tile.name} cannot be written",
+                Location.of_caller(),
+                hint="padding has no memory; write by a partition of the tensor itself",
             )
         if tile.view.scattered() and not self.joining:
             raise ReadOnlyError(
@@ -235,6 +238,7 @@ class Frame:
             raise ShapeError(
                 f"a value of shape {expr.shape} does not fit into {target.name} of {goal.shape}",
                 Location.of_caller(),
+                hint="reduce or index the value to the target's axes, or make the target as large",
             )
         self.compute(target.view, expr)
 
@@ -249,7 +253,11 @@ class Frame:
         """Refuse an expression that reads other tasks' tensors; raises EscapeError."""
         for view in ex.loads(expr):
             if view.tensor not in self.names:
-                raise EscapeError(f"{view.tensor} is of another task", Location.of_caller())
+                raise EscapeError(
+                    f"{view.tensor} is of another task",
+                    Location.of_caller(),
+                    hint="pass it to this task as a parameter when it is launched",
+                )
 
     def take(
         self,
@@ -473,7 +481,9 @@ class Tracer:
         chosen = task.variants[name]
         if [n for n, _ in chosen.tensors] != [n for n, _ in task.tensors]:
             raise LaunchArgumentsError(
-                f"variant {name} has other parameters than {task.name}", chosen.location
+                f"variant {name} has other parameters than {task.name}",
+                chosen.location,
+                hint="all variants of a task take the same tensors in the same order",
             )
         return chosen
 
