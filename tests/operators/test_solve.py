@@ -70,6 +70,26 @@ def test_systems_of_other_sizes(machine, sizes):
     assert check.right, str(check)
 
 
+@task.define(leaf=True)
+def solved_and_left(Y, L, B):
+    """A system whose solution nothing reads."""
+    S = task.empty(B.shape, task.float32, name="S")
+    task.solve_triangular(S, L, B, unit=True)
+    Y[:, :] = task.tanh(B)
+
+
+@task.define
+def leave(Y: task.Out["N", "M"], L: task.In["N", "N"], B: task.In["N", "M"]):
+    task.launch(solved_and_left, Y, L, B)
+
+
+def test_a_solution_that_nothing_reads():
+    """Of one equation that is a move across into a buffer that has no memory."""
+    kernel = septran.compile(leave, "cpu-x86", shapes={"N": 1, "M": 1})
+    check = kernel.check(*system(1, 1))
+    assert check.right, str(check)
+
+
 def test_whole_numbers_are_exact():
     lower = np.tril(np.arange(36).reshape(6, 6) % 5 - 2, -1).astype("float32") + np.eye(
         6, dtype="f"

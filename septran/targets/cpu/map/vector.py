@@ -50,7 +50,7 @@ def emit_maps(context: Context, nodes: Sequence[Compute], private: Sequence[Buff
     if nodes[0].primitive == "scan":
         emit_scan(context, nodes[0])
         return
-    if len(nodes) == 1 and (move := _move(nodes[0])) and turns(context, move):
+    if len(nodes) == 1 and not private and (move := _move(nodes[0])) and turns(context, move):
         emit_copy(context, move)
         return
     mine = {b.name: b.dtype for b in private}
