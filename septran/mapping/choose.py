@@ -84,7 +84,7 @@ class MappingChooser:
         """Return the variant named by the instance or by the first matching rule that names one."""
         names = (site.task, *(v for v in site.variants if v != site.task))
         caller = self._scopes.get(site.caller or "")
-        facts = facts_of_site(site, self._facts.get(site.caller or ""))
+        facts = facts_of_site(site, self._facts.get(site.caller or ""), self.machine)
         scope = Scope.of(self.mapping, self.machine, facts, caller, names)
         self._scopes[site.path], self._facts[site.path] = scope, facts
         for plan in scope.plans:
@@ -109,7 +109,7 @@ class MappingChooser:
 
         Raises TunableSettingError.
         """
-        facts = self._facts.get(site.path) or facts_of_site(site)
+        facts = self._facts.get(site.path) or facts_of_site(site, machine=self.machine)
         facts = replace(facts, variant=site.variant or site.task)
         caller = self._scopes.get(site.caller or "")
         known = self._scopes.get(site.path)

@@ -2,7 +2,7 @@
 
 ``M * N * K < 2**21``, ``dtype == "float16" and N % 128 == 0``, ``product.rows <= 16``. They are
 parsed by Python's own parser and evaluated here, node by node: no call or index exists, and what
-has a dot is a name of a task's structure.
+has a dot is a name of a task's structure, or of the machine (`MACHINE`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from septran.mapping.structure.structure import NAMES
 
 Value = Union[int, float, bool, str]
 LONGEST = 400
+MACHINE = ("register.bytes",)
+"""Names of the machine that the code is for, whatever the task."""
 _BITS = 4096
 """The bits of the longest integer that a condition may reach."""
 
@@ -52,7 +54,7 @@ _UNARY: Mapping[type, Callable[[Any], Any]] = {
 
 
 class Absent(LookupError):
-    """A name of a task's structure for a task that has no such thing: no product, no window."""
+    """A name for what a task or its machine does not have: no product, no vector registers."""
 
 
 @dataclass(frozen=True)
@@ -191,8 +193,10 @@ def _check(node: ast.expr, where: Location) -> None:
             return
         case ast.Attribute(value=ast.Name()):
             name = ast.unparse(node)
-            if name not in NAMES:
-                hint = nearest(name, NAMES) or "structure has names such as product.rows"
+            if name not in (*NAMES, *MACHINE):
+                hint = (
+                    nearest(name, (*NAMES, *MACHINE)) or "structure has names such as product.rows"
+                )
                 message = f"{name} is no name of a task's structure"
                 raise ConditionError(message, where, hint=hint)
         case ast.BinOp() if type(node.op) in _BINARY:

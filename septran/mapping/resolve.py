@@ -186,7 +186,7 @@ class _Resolution:
         around = self._around(task, launch, caller)
         facts = facts_of_task(
             task, dict(self.tree.dims), dict(self.tree.static), self.tree.drafts.get(task.path),
-            around, caller.facts if caller else None,
+            around, caller.facts if caller else None, self.machine,
         )  # fmt: skip
         try:
             scope = Scope.of(

@@ -47,7 +47,7 @@ from septran.dtypes import itemsize
 from septran.errors import nearest
 from septran.ir.primitives import BY_MAP_UNITS, IN_STEPS
 from septran.machine.model import Machine
-from septran.mapping.conditions import Absent, Value
+from septran.mapping.conditions import MACHINE, Absent, Value
 from septran.mapping.keys import CALLS
 from septran.mapping.mapping import MappingFile, Match, TaskMapping
 from septran.mapping.mistakes import AmbiguousInstanceError, WrongEntryError
@@ -60,21 +60,35 @@ BUILTIN = ("fill", "copy")
 
 
 class Known(dict[str, Value]):
-    """What conditions can name; of the task's structure what they ask for."""
+    """What conditions can name; of the task's structure and of the machine what they ask for."""
 
-    def __init__(self, values: Mapping[str, Value], look: Callable[[], Structure | None]) -> None:
-        """Values by name, and what finds the structure."""
+    def __init__(
+        self,
+        values: Mapping[str, Value],
+        look: Callable[[], Structure | None],
+        machine: Machine | None,
+    ) -> None:
+        """Values by name, what finds the structure, and the machine."""
         super().__init__(values)
-        self._look = look
+        self._look, self._machine = look, machine
 
     def __missing__(self, name: str) -> Value:
-        if name not in NAMES:
+        if name in MACHINE:
+            found = register_bytes(self._machine) if self._machine else None
+        elif name in NAMES:
+            structure = self._look()
+            found = None if structure is None else structure.value(name)
+        else:
             raise KeyError(name)
-        structure = self._look()
-        found = None if structure is None else structure.value(name)
         if found is None:
             raise Absent(name)
         return found
+
+
+def register_bytes(machine: Machine) -> int | None:
+    """The bytes of a vector register of the code for a machine; None where nobody knows."""
+    registers = backend_of(machine.backend).registers
+    return registers(machine.arch)[0] if registers else None
 
 
 def _unknown() -> None:
@@ -108,6 +122,8 @@ class Facts:
     caller: Facts | None = field(default=None, compare=False, repr=False)
     look: Callable[[], Structure | None] = field(default=_unknown, compare=False, repr=False)
     """Finds its structure when a rule first asks for it."""
+    machine: Machine | None = field(default=None, compare=False, repr=False)
+    """What conditions know of the machine; None where they are not for one."""
 
     @property
     def dtype(self) -> str:
@@ -132,7 +148,7 @@ class Facts:
         own: dict[str, Value] = {"dtype": self.dtype, "level": self.level}
         own["longest_row"] = max(rows, default=1)
         own["most_rows"] = max((math.prod(shape[:-1]) for shape in self.shapes.values()), default=1)
-        return Known({**self.static, **known, **self.dims, **own}, self.look)
+        return Known({**self.static, **known, **self.dims, **own}, self.look, self.machine)
 
     def callers(self) -> Iterator[Facts]:
         """Yield the tasks that launch it, the nearest first."""
@@ -141,7 +157,9 @@ class Facts:
             yield from self.caller.callers()
 
 
-def facts_of_site(site: LaunchSite, caller: Facts | None = None) -> Facts:
+def facts_of_site(
+    site: LaunchSite, caller: Facts | None = None, machine: Machine | None = None
+) -> Facts:
     """Return the facts that are known before the body is traced, with the structure of a draft."""
 
     @functools.cache
@@ -153,7 +171,7 @@ def facts_of_site(site: LaunchSite, caller: Facts | None = None) -> Facts:
     return Facts(
         site.task, site.variant, site.path, site.level, site.leaf, site.parallel,
         site.shapes, site.dtypes, site.dims, static=site.static,
-        builtin=site.builtin, caller=caller, look=look,
+        builtin=site.builtin, caller=caller, look=look, machine=machine,
     )  # fmt: skip
 
 
@@ -164,6 +182,7 @@ def facts_of_task(
     draft: TaskNode | None = None,
     around: Surroundings | None = None,
     caller: Facts | None = None,
+    machine: Machine | None = None,
 ) -> Facts:
     """Return the facts about a traced task, with the structure of its draft if there is one."""
 
@@ -179,7 +198,7 @@ def facts_of_task(
         {p.name: p.shape for p in task.params}, {p.name: p.dtype for p in task.params},
         dims, primitives_of(task), spreads, static,
         frozenset(p for inner in task.walk() for p in primitives_of(inner)), task.builtin,
-        caller, look,
+        caller, look, machine,
     )  # fmt: skip
 
 

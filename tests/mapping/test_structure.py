@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import septran
 from septran import operators, task
 from septran.ir.views import View
+from septran.location import Location
+from septran.machine.positions import Node
+from septran.mapping.conditions import condition
 from septran.mapping.keys import LAYOUTS
 from septran.mapping.mistakes import ConditionError, WrongValueError
 from septran.mapping.rules import facts_of_task
@@ -161,6 +166,22 @@ def test_a_condition_that_has_a_name_holds_where_it_is_named(bench):
     head = "conditions: {small: product.rows <= 64 and wide, wide: product.columns >= 32}"
     assert procs(bench, "{order: [sum], when: small}", head) == ["product/block"]
     assert procs(bench, "{order: [sum], when: not small}", head) == []
+
+
+@pytest.mark.parametrize(("arch", "size"), [("avx2", 32), ("avx512", 64), ("neoverse-n1", 16)])
+def test_a_condition_may_ask_for_the_bytes_of_a_register(bench, arch, size):
+    machine = replace(septran.load_machine("cpu-x86"), arch=arch)
+    match = f"{{order: [sum], when: register.bytes == {size}}}"
+    assert procs(bench, match, machine=machine) == ["product/block"]
+    assert procs(bench, match.replace("==", "!="), machine=machine) == []
+
+
+@pytest.mark.parametrize("wanted", ["register.bytes > 0", "not register.bytes > 0"])
+def test_a_machine_without_vector_registers_has_no_bytes_of_one(wanted):
+    machine = septran.load_machine("dsa-sim")
+    root = septran.produce_stages("gemm", shapes={"M": 8, "N": 8, "K": 8}).task_tree.root
+    facts = replace(facts_of_task(root, {}, {}), machine=machine)
+    assert not condition(Node(wanted, Location("here", 1))).holds(facts.values())
 
 
 def test_conditions_that_name_each_other_are_refused(bench):
