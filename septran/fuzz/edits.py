@@ -13,6 +13,9 @@ from septran.fuzz.choices import Choices
 from septran.machine.loader import mappings_root
 from septran.targets.registry import has_emulator
 
+# libyaml's give the same in a tenth of the time; PyYAML may be built without it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _WHERE = (
     "{loops: parallel}",
     "{holds: parallel}",
@@ -82,10 +85,10 @@ def machine(c: Choices, name: str) -> str | None:
     if not c.chance(35):
         return None
     path = mappings_root() / "machines" / f"{name}.yaml"
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    document = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
     for _ in range(c.between(1, 3)):
         c.of((_capacity, _alignment, _units, _queues, _tile))(c, document)
-    return yaml.safe_dump(document, sort_keys=False, width=200)
+    return yaml.dump(document, Dumper=_DUMPER, sort_keys=False, width=200)
 
 
 def header_of(name: str) -> Path | None:

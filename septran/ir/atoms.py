@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
+from septran.ir.remembering import remembering
+
 if TYPE_CHECKING:
     from septran.ir.index import Index
 
@@ -25,6 +27,7 @@ class Var:
         return self.name
 
 
+@remembering
 @dataclass(frozen=True)
 class FloorDiv:
     """``value // divisor``, rounded towards minus infinity; `divisor` is positive."""
@@ -36,6 +39,7 @@ class FloorDiv:
         return f"{_bracket(self.value)}//{self.divisor}"
 
 
+@remembering
 @dataclass(frozen=True)
 class Mod:
     """``value % divisor``, never negative; `divisor` is positive."""
@@ -47,6 +51,7 @@ class Mod:
         return f"{_bracket(self.value)}%{self.divisor}"
 
 
+@remembering
 @dataclass(frozen=True)
 class Min:
     """The least of its operands."""
@@ -57,6 +62,7 @@ class Min:
         return f"min({', '.join(map(str, self.operands))})"
 
 
+@remembering
 @dataclass(frozen=True)
 class Max:
     """The greatest of its operands."""
@@ -83,6 +89,7 @@ class Assumed:
     value: int
 
 
+@remembering
 @dataclass(frozen=True)
 class Element:
     """An element of a tensor of integers, read when the kernel runs: ``pages[b, p]``.
@@ -123,6 +130,7 @@ class Element:
         return f"{self.tensor}[{', '.join(map(str, self.at))}]"
 
 
+@remembering
 @dataclass(frozen=True)
 class CallExtent:
     """A dimension's extent that is known when the kernel is called: ``N`` of any length.
@@ -148,6 +156,7 @@ class CallExtent:
         return self.name
 
 
+@remembering
 @dataclass(frozen=True)
 class ExtentProduct:
     """``value * size``, the distance of rows whose length is known when the kernel is called."""
@@ -192,8 +201,7 @@ def variables_of(atom: Atom) -> Iterator[Var]:
     if isinstance(atom, Var):
         yield atom
     for part in parts_of(atom):
-        for inner, _ in part.terms:
-            yield from variables_of(inner)
+        yield from part.ordered_variables()
 
 
 def _alone(size: CallExtent) -> Index:

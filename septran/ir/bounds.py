@@ -14,6 +14,7 @@ Four rules, each for what the one before cannot see:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -49,10 +50,18 @@ def bounds(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> Range:
     Every value lies between them, and both are reached where the index is affine and its loops are
     not empty. Raises KeyError where a variable has no range.
     """
-    alone = len(index.terms) < 2 or not any(isinstance(a, Min | Max) for a, _ in index.terms)
-    if alone and not extents:
-        return _interval(index, ranges, extents)  # most are, and this is called very often
+    if not extents:
+        return _kept_bounds(index, tuple(ranges[v] for v in index.ordered_variables()))
     return least(index, ranges, extents), greatest(index, ranges, extents)
+
+
+@lru_cache(maxsize=1 << 15)
+def _kept_bounds(index: Index, spans: tuple[Range, ...]) -> Range:
+    """`bounds` without loops, by the ranges of the index's own variables in their order."""
+    ranges = dict(zip(index.ordered_variables(), spans, strict=True))
+    if len(index.terms) < 2 or not any(isinstance(a, Min | Max) for a, _ in index.terms):
+        return _interval(index, ranges, NO_LOOPS)
+    return _least(index, ranges, NO_LOOPS), -_least(-index, ranges, NO_LOOPS)
 
 
 def bounds_if_known(index: Index, ranges: Ranges) -> Range | None:
@@ -62,11 +71,17 @@ def bounds_if_known(index: Index, ranges: Ranges) -> Range | None:
 
 def greatest(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
     """Return the upper bound of `bounds`."""
+    if not extents:
+        return bounds(index, ranges)[1]
     return -least(-index, ranges, extents) if index.terms else index.constant
 
 
 def least(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
     """Return the lower bound of `bounds`."""
+    return _least(index, ranges, extents) if extents else bounds(index, ranges)[0]
+
+
+def _least(index: Index, ranges: Ranges, extents: Extents) -> int:
     if extents:  # what is put in for an index may decide divisions and minima
         index = index.simplify(ranges)
     found = _interval(index, ranges, extents)[0]

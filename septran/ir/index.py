@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Union
 
 from septran.ir.atoms import (
@@ -32,10 +33,12 @@ from septran.ir.atoms import (
 from septran.ir.atoms import Var as Var  # part of this module's interface
 from septran.ir.bounds import Range as Range
 from septran.ir.bounds import bounds, bounds_if_known
+from septran.ir.remembering import remembering
 
 IndexLike = Union["Index", Var, int]
 
 
+@remembering
 @dataclass(frozen=True)
 class Index:
     """``sum(coefficient * atom) + constant`` in normal form; build with `Index.of`."""
@@ -131,11 +134,21 @@ class Index:
             text += f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}"
         return text
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     def variables(self) -> frozenset[Var]:
         """Return all variables of the index, also those inside of divisions and minima."""
-        return frozenset(v for atom, _ in self.terms for v in variables_of(atom))
+        return frozenset(self.ordered_variables())
+
+    def ordered_variables(self) -> tuple[Var, ...]:
+        """Return `variables` in the order in which they occur, worked out once."""
+        try:
+            return self._variables  # type: ignore[attr-defined,no-any-return]
+        except AttributeError:
+            found = tuple(dict.fromkeys(v for atom, _ in self.terms for v in variables_of(atom)))
+            object.__setattr__(self, "_variables", found)
+            return found
 
     def elements(self) -> Iterator[Element]:
         """The elements of tensors in it, those of coordinates before the ones they lead to."""
@@ -213,10 +226,18 @@ class Index:
                 break
         else:
             return self  # a sum of variables that are free
-        total = Index((), self.constant)
-        for atom, coefficient in self.terms:
-            total = total + _simplify(atom, ranges) * coefficient
-        return _rejoin(total)
+        return _kept_simple(self, tuple(map(ranges.get, self.ordered_variables())))
+
+
+@lru_cache(maxsize=1 << 15)
+def _kept_simple(index: Index, spans: tuple[Range | None, ...]) -> Index:
+    """`Index.simplify` by the ranges of the index's own variables in their order."""
+    known = zip(index.ordered_variables(), spans, strict=True)
+    ranges = {variable: span for variable, span in known if span is not None}
+    total = Index((), index.constant)
+    for atom, coefficient in index.terms:
+        total = total + _simplify(atom, ranges) * coefficient
+    return _rejoin(total)
 
 
 ZERO = Index()

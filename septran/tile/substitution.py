@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TypeVar
 
 from septran.ir import expressions as ex
@@ -55,7 +56,7 @@ def substitute(node: Node, values: Mapping[Var, IndexLike]) -> Node:
     A gemm that overwrites in the first step of a replaced index always does where the new index is
     0, and never where it is not a single variable: the caller knows that it is not 0 then.
     """
-    changed = change_indices(node, lambda index: index.substitute(values))
+    changed = change_indices(node, cache(lambda index: index.substitute(values)))
     if isinstance(changed, Compute):
         return replace(changed, attributes=_attributes(changed, values))
     if isinstance(changed, For | Role):
@@ -88,7 +89,8 @@ def _attributes(
 
 def simplified(body: tuple[Node, ...], known: Mapping[Var, Range]) -> tuple[Node, ...]:
     """Return a body without the minima, divisions and remainders that loop ranges decide."""
-    return tuple(change_indices(n, lambda index: index.simplify(known)) for n in body)
+    simplify = cache(lambda index: index.simplify(known))  # views share most of their indices
+    return tuple(change_indices(n, simplify) for n in body)
 
 
 def change_indices(node: Node, change: Callable[[Index], Index]) -> Node:

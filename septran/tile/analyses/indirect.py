@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from septran.ir import expressions as ex
 from septran.ir.atoms import CallExtent, Element
@@ -80,7 +81,8 @@ def at_sizes(program: TileProgram) -> tuple[TileProgram, ...]:
 def at_lengths(program: TileProgram, lengths: Sequence[int]) -> TileProgram:
     """The program of a call that tells these extents, in the order of `TileProgram.sizes`."""
     values = dict(zip(program.sizes(), lengths, strict=True))
-    body = (change_indices(n, lambda index: index.substitute(values)) for n in program.body)
+    change = cache(lambda index: index.substitute(values))
+    body = (change_indices(n, change) for n in program.body)
     buffers = (_fixed(buffer, values) for buffer in program.buffers)
     return replace(program, body=tuple(body), buffers=tuple(buffers))
 
@@ -167,6 +169,7 @@ def _standing(
     None leaves an element as it is.
     """
 
+    @cache  # regions share most of their indices
     def change(index: Index) -> Index:
         values: dict[Element, Index] = {}
         # Those of coordinates come first, so that they stand in what is counted by them, too.
