@@ -24,7 +24,7 @@ ACCIDENTS = {
         "lock = ctypes.PyDLL(None).pthread_mutex_lock; m = bytes(64); lock(m); lock(m)",
     "a crash": "os.kill(os.getpid(), signal.SIGSEGV)",
     "a crash, and a child has the pipe":
-        "os.fork() or time.sleep(60); os.kill(os.getpid(), signal.SIGSEGV)",
+        "os.fork() or time.sleep(40); os.kill(os.getpid(), signal.SIGSEGV)",
 }  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def test_a_lost_worker_does_not_stop_the_run_for_ever(accident, tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n2", "--dist=worksteal", "--stuck-after=30", "-p",
+        [sys.executable, "-m", "pytest", "-n2", "--dist=worksteal", "--stuck-after=12", "-p",
          "no:cacheprovider", "--timeout=5"],
         cwd=tmp_path, env=own, capture_output=True, text=True, check=False, timeout=400,
     )  # fmt: skip

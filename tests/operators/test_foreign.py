@@ -53,8 +53,9 @@ def test_it_is_right_with_all_sizes_and_types(name, on):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", ["nvidia-a100", "nvidia-h200"])
-@pytest.mark.parametrize("name", LOGIC)
+@pytest.mark.parametrize(
+    ("name", "machine"), in_turn(LOGIC, ["nvidia-a100", "nvidia-h200"], first=1, alone=True)
+)
 def test_it_is_right_on_an_emulated_machine(name, machine):
     check(name, machine, sizes(name)[1], "float32", emulate=True)
 

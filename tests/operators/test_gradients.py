@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from septran import operators, task
+from tests.tiers import in_turn
 
 ROUNDOFF = 2.0**-53
 TILING = {"block_M": 16, "block_N": 24, "block_K": 8, "block_height": 5, "block_width": 7}
@@ -46,9 +47,10 @@ GEOMETRIES = [
 ]
 
 
-@pytest.mark.one_in(12)
-@pytest.mark.parametrize("flags", GEOMETRIES, ids=str)
-@pytest.mark.parametrize("taps", [(3, 3), (1, 2)])
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize(
+    ("flags", "taps"), in_turn(GEOMETRIES, [(3, 3), (1, 2)], alone=True), ids=str
+)
 def test_conv2d_backward(flags, taps):
     def forward(x, f):
         return torch.nn.functional.conv2d(x, f, None, **flags)

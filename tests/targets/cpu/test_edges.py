@@ -11,7 +11,7 @@ from septran.fuzz import executors, make_case
 
 pytestmark = pytest.mark.both_widths
 
-SEEDS = 30
+SEEDS = 16
 """Of random programs between guard pages."""
 PRODUCTS = [  # M, N, K: columns that are left differ from block to block
     (131, 67, 1021, "float32", {}),
