@@ -190,6 +190,7 @@ for name in ("gemm", "softmax", "attention"):
 
 
 @pytest.mark.slow
+@pytest.mark.one_width
 def test_the_order_of_hashes_changes_nothing():
     printed = set()
     for seed in ("0", "1", "2"):
@@ -245,9 +246,28 @@ def given(name, sizes, dtype="float32", **static):
     return found
 
 
-@pytest.mark.parametrize("dtype", slow_but(["bfloat16"], ["bfloat16", "float64"]))
-@pytest.mark.parametrize("name", slow_but([n for n in LATER[::2] if n not in TAKES_LONG], LATER))
-def test_every_other_operator_in_every_float(kernel_of, name, dtype):
+OTHERS = ("bfloat16", "float64")
+"""Types in which each operator is tried: for the vectors of all hosts in one, here in both."""
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    slow_where(
+        lambda each: each[1] == "float64" or each[0] in TAKES_LONG,
+        [(name, OTHERS[n % 2]) for n, name in enumerate(LATER)],
+    ),
+)
+def test_every_other_operator_in_a_further_float(kernel_of, name, dtype):
+    check = kernel_of(name).check(*given(name, {}, dtype))
+    assert check.right, str(check)
+
+
+@pytest.mark.slow
+@pytest.mark.one_width
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(name, OTHERS[n % 2 - 1]) for n, name in enumerate(LATER)]
+)
+def test_every_other_operator_in_the_last_float(kernel_of, name, dtype):
     check = kernel_of(name).check(*given(name, {}, dtype))
     assert check.right, str(check)
 

@@ -109,10 +109,7 @@ class CpuExecutable:
     @cached_property
     def assembly(self) -> str:
         """The machine code as text, which LLVM writes anew."""
-        with TemporaryFolder("llvm") as folder:
-            file = folder / "kernel.ll"
-            file.write_bytes(zlib.decompress(self.llvm))
-            return str(tvm.runtime.load_module(str(file)).inspect_source("asm"))
+        return assembly_of(self.llvm)
 
     def save(self, folder: Path) -> None:
         """A shared library, and beside it what its text and name were."""
@@ -166,14 +163,27 @@ def compile_module(module: Any, arch: str, passes: Any = PASSES) -> Any:
     return tvm.get_global_func("target.build.llvm")(passes(bound), target)
 
 
+def llvm_of(module: Any) -> bytes:
+    """LLVM's own text of a compiled module, compressed."""
+    return zlib.compress(str(module.inspect_source("ll")).encode(), level=1)
+
+
+def assembly_of(llvm: bytes) -> str:
+    """The machine code as text of what `llvm_of` gave."""
+    with TemporaryFolder("llvm") as folder:
+        file = folder / "kernel.ll"
+        file.write_bytes(zlib.decompress(llvm))
+        return str(tvm.runtime.load_module(str(file)).inspect_source("asm"))
+
+
 def build(ir: TensorIR, arch: str, functions: bytes = b"") -> CpuExecutable:
     """Machine code for `ir`, ready to run where the host has the instructions.
 
     `functions` is the object file of functions that it calls; empty where it calls none.
     """
     module = built(ir, lambda: compile_module(ir.module, arch))
-    llvm = zlib.compress(str(module.inspect_source("ll")).encode(), level=1)
-    made = CpuExecutable(ir.name, arch, annotated(ir), llvm, module, functions=functions)
+    text = annotated(ir)
+    made = CpuExecutable(ir.name, arch, text, llvm_of(module), module, functions=functions)
     if functions:  # LLVM alone would not find them in memory
         with TemporaryFolder("linked") as folder:
             made.save(folder)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tvm.ir import StringImm
 
 from septran.targets.base import TensorIR
 from septran.targets.cpu.extern.compiler import linked
-from septran.targets.cpu.run.build import C_PASSES, compile_module
+from septran.targets.cpu.run.build import C_PASSES, assembly_of, compile_module, llvm_of
 from septran.targets.cpu.run.isa import foreign_system
 from septran.targets.cpu.run.permission import uses_tiles
 from septran.tile.nodes import TileProgram
@@ -77,7 +78,13 @@ class CFunction:
     parameters: tuple[Parameter, ...]
     code: bytes
     """The bytes of the object file, of the processor's own format (ELF on Linux)."""
-    assembly: str
+    llvm: bytes = field(repr=False)
+    """LLVM's own text of the code, optimised, and compressed."""
+
+    @cached_property
+    def assembly(self) -> str:
+        """The machine code as text, which LLVM writes anew."""
+        return assembly_of(self.llvm)
 
     @property
     def symbol(self) -> str:
@@ -124,8 +131,7 @@ def c_function(ir: TensorIR, program: TileProgram, arch: str) -> CFunction:
     scalars = [Parameter(s.name, s.dtype, None) for s in program.scalars]
     kinds = {variable.name: str(variable.ty.dtype) for variable in _sizes(function)}
     scalars += [Parameter(n.name, kinds[n.name], None, (), n.most) for n in program.sizes()]
-    assembly = str(compiled.inspect_source("asm"))
-    return CFunction(ir.name, arch, (*tensors, *scalars), code, assembly)
+    return CFunction(ir.name, arch, (*tensors, *scalars), code, llvm_of(compiled))
 
 
 def _sizes(function: Any) -> list[Any]:

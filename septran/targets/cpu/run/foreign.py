@@ -7,6 +7,7 @@ runs it, instruction by instruction: slow, and with numbers that owe this host n
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import re
@@ -165,7 +166,7 @@ class ForeignExecutable:
             "arch": self.arch,
             "parameters": [asdict(p) for p in self.compiled.parameters],
             "text": self.text,
-            "assembly": self.compiled.assembly,
+            "llvm": base64.b64encode(self.compiled.llvm).decode(),
         }
         (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
@@ -189,7 +190,10 @@ def load_foreign(folder: Path) -> ForeignExecutable:
         for p in facts["parameters"]
     )
     code = (folder / OBJECT).read_bytes()
-    function = CFunction(facts["name"], facts["arch"], parameters, code, facts["assembly"])
+    llvm = base64.b64decode(facts.get("llvm", ""))
+    function = CFunction(facts["name"], facts["arch"], parameters, code, llvm)
+    if "assembly" in facts:  # which former versions saved
+        vars(function)["assembly"] = facts["assembly"]
     return ForeignExecutable(facts["text"], function)
 
 
