@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from benchmarks.models import decoder, encoder
+from benchmarks.models import decoder, decoder_speed, encoder
 from septran.targets.cpu.run.threads import usable_cores
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description=__doc__)
@@ -18,9 +18,13 @@ parser.add_argument(
 parser.add_argument("--layers", type=int, default=16, help="of the decoder")
 parser.add_argument("--words", type=int, default=128_256, help="of the decoder")
 parser.add_argument("--tokens", type=int, default=16, help="that the decoder generates")
+parser.add_argument(
+    "--weights", nargs="+", choices=["bfloat16", "int4"], default=["bfloat16", "int4"],
+    help="of the decoder",
+)  # fmt: skip
 given = parser.parse_args()
 if given.model == "encoder":
     encoder.run(given.threads, given.seconds, given.alone)
 else:
     shape = replace(decoder.Shape(), layers=given.layers, words=given.words)
-    decoder.run(shape, given.threads, given.tokens)
+    decoder_speed.run(shape, given.threads, given.tokens, given.weights)

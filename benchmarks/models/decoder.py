@@ -6,8 +6,7 @@ queries and 8 of keys, 8192 hidden elements), whose numbers of layers and words 
 
 from __future__ import annotations
 
-import statistics
-import time
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -126,8 +125,17 @@ class InTorch:
         cos, sin = (each[position] for each in self.angles)
         for w, (keys, values) in zip(self.layers, self.caches, strict=True):
             x = self.layer(x, w, keys, values, cos, sin, position)
+        return self.head(x)
+
+    def head(self, x: Tensor) -> Tensor:
+        """The logits of what the layers made."""
         x = functional.rms_norm(x, (self.shape.size,), self.around["norm"], EPS)
-        return functional.linear(x, self.around["words"])
+        return self.linear(x, self.around["words"])
+
+    @staticmethod
+    def linear(x: Tensor, weights: Tensor) -> Tensor:
+        """The product with weights as they are kept."""
+        return functional.linear(x, weights)
 
     def layer(
         self,
@@ -141,7 +149,7 @@ class InTorch:
     ) -> Tensor:
         """A layer."""
         s = self.shape
-        a = functional.linear(functional.rms_norm(x, (s.size,), w["norm1"], EPS), w["qkv"])
+        a = self.linear(functional.rms_norm(x, (s.size,), w["norm1"], EPS), w["qkv"])
         q, k, v = a.view(-1, s.each).split((s.heads, s.groups, s.groups))
         keys[:, position], values[:, position] = self.turned(k, cos, sin), v
         seen = slice(position + 1)
@@ -149,10 +157,10 @@ class InTorch:
             self.turned(q, cos, sin)[None, :, None], keys[None, :, seen], values[None, :, seen],
             enable_gqa=True,
         )  # fmt: skip
-        x = x + functional.linear(o.reshape(1, s.size), w["out"])
+        x = x + self.linear(o.reshape(1, s.size), w["out"])
         n = functional.rms_norm(x, (s.size,), w["norm2"], EPS)
-        z = functional.silu(functional.linear(n, w["gate"])) * functional.linear(n, w["up"])
-        return x + functional.linear(z, w["down"])
+        z = functional.silu(self.linear(n, w["gate"])) * self.linear(n, w["up"])
+        return x + self.linear(z, w["down"])
 
     @staticmethod
     def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -171,34 +179,9 @@ def generated(model: Next, prompt: Sequence[int], count: int) -> list[int]:
     return tokens[len(prompt) :]
 
 
-@torch.no_grad()
-def run(shape: Shape, threads: Sequence[int], tokens: int, start: int = 128) -> None:
-    """Print a table of tokens a second in bfloat16, after a prompt of `start` tokens."""
-    layers, around = weights(shape, torch.bfloat16)
-    size = sum(w.nbytes for each in (*layers, around) for w in each.values())
-    print(f"{shape}\ntorch {torch.__version__}, {size / 1e9:.2f} GB of weights in bfloat16\n")
-    models: dict[str, Next] = {
-        "kernels": Kernels(shape, layers, around), "torch": InTorch(shape, layers, around)
-    }  # fmt: skip
-    there = torch.empty(size // 8, dtype=torch.float32).fill_(1.0)
-    copy = torch.empty_like(there)
-    print(
-        "| threads | kernels, tokens/s | torch, tokens/s | kernels / torch | of a copy's bytes/s |"
-    )
-    print("| --- | --- | --- | --- | --- |")
-    for count in threads:
-        torch.set_num_threads(count)
-        times: dict[str, list[float]] = {name: [] for name in (*models, "copy")}
-        for n in range(tokens + 1):
-            for name, model in models.items():
-                begin = time.perf_counter()
-                model(n % shape.words, start + n)
-                times[name].append(time.perf_counter() - begin)
-            begin = time.perf_counter()
-            copy.copy_(there)
-            times["copy"].append(time.perf_counter() - begin)
-        ours, other, moved = (statistics.median(each[1:]) for each in times.values())
-        # A copy reads half of the weights' bytes and writes as many.
-        share = moved / ours
-        print(f"| {count} | {1 / ours:.2f} | {1 / other:.2f} | {other / ours:.2f} | {share:.2f} |",
-              flush=True)  # fmt: skip
+def compiled(model: InTorch) -> InTorch:
+    """The same through `torch.compile`: one graph for all layers, one for the head."""
+    other = copy.copy(model)
+    for name in ("layer", "head"):
+        setattr(other, name, torch.compile(getattr(model, name)))
+    return other

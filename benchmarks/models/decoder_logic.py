@@ -5,6 +5,7 @@ place of the token is a number that the call tells: one kernel serves every leng
 """
 
 import math
+from collections.abc import Callable
 
 import septran
 from septran import task
@@ -85,27 +86,82 @@ def attend(
         task.launch(attention_block, Op[g, 0], Qp[g, 0], k, v, scale=scale, ahead=None)
 
 
-OWN = {"append": append, "attend": attend, "combine": "elementwise_binary"}
+@task.define(leaf=True)
+def gate_tile(Z, gate, up):
+    """Z = silu(gate) * up on one tile."""
+    Z[:, :] = task.silu(gate) * up
 
 
-def layer(size: int) -> Task:
-    """A layer of a model of `size` elements; weights [K, N] have the type of the activations."""
+@task.define
+def gated(Z: task.Out["M", "N // 2"], H: task.In["M", "N"]):
+    """The left half of each row gates the right one, as `swiglu` after its two products."""
+    tile = (task.tunable("block_M"), task.tunable("block_N"))
+    parts = (task.partition(x, shape=tile) for x in (Z, *halves(H, Z.shape[1])))
+    Zp, gates, ups = parts
+    for i, j in task.parallel_range(Zp.shape):
+        task.launch(gate_tile, Zp[i, j], gates[i, j], ups[i, j])
+
+
+OWN = {"append": append, "attend": attend, "combine": "elementwise_binary", "gated": gated}
+Product = Callable[[str, str, str], str]
+"""The step that multiplies: from the names of its result, of its rows and of the weights."""
+
+
+def plain(result: str, rows: str, weights: str) -> str:
+    """By weights [K, N] in the type of the activations."""
+    return f"{result} = gemm({rows}, {weights})"
+
+
+def of_int4(group: int) -> Product:
+    """By weights of 4 bits in such groups; the rows stay as they are."""
+
+    def step(result: str, rows: str, weights: str) -> str:
+        parts = ", ".join((weights, scale_of(weights), zero_of(weights)))
+        return f"{result} = dequant_gemm({rows}, {parts}, group={group})"
+
+    return step
+
+
+def of_int4_and_int8(group: int) -> Product:
+    """By weights of 4 bits in such groups; each row is rounded to 8 bits."""
+
+    def step(result: str, rows: str, weights: str) -> str:
+        return f"{result} = w4a8_gemm({rows}, {weights}, {scale_of(weights)}, group={group})"
+
+    return step
+
+
+def scale_of(weights: str) -> str:
+    """The name of their groups' scales."""
+    return f"{weights}_scale"
+
+
+def zero_of(weights: str) -> str:
+    """The name of what means zero in each group."""
+    return f"{weights}_zero"
+
+
+def layer(size: int, product: Product = plain) -> Task:
+    """A layer of a model of `size` elements."""
+    hidden = ["Z = swiglu(N2, gate, up)"]
+    if product is not plain:
+        hidden = [product("H", "N2", "gate_up"), "Z = gated(H)"]
     steps = [
         "N1 = rms_norm(X, norm1, eps=eps)",
-        "A = gemm(N1, qkv)",
+        product("A", "N1", "qkv"),
         "Q, K, V = append(A, cos, sin, position)",
         "O = attend(Q, K, V, position)",
-        f"P = gemm(O.reshape(1, {size}), out)",
+        product("P", f"O.reshape(1, {size})", "out"),
         "X1 = combine(P, X, function='add')",
         "N2 = rms_norm(X1, norm2, eps=eps)",
-        "Z = swiglu(N2, gate, up)",
-        "R = gemm(Z, down)",
+        *hidden,
+        product("R", "Z", "down"),
         "Y = combine(R, X1, function='add')",
     ]
     return septran.sequence(steps, "decoder_layer", operators=OWN, keep=["K", "V"])
 
 
-def head() -> Task:
-    """The logits of one token."""
-    steps = ["N1 = rms_norm(X, norm, eps=eps)", "Y = gemm(N1, words, trans_b=True)"]
-    return septran.sequence(steps, "decoder_head")
+def head(product: Product | None = None) -> Task:
+    """The logits of one token; by a product of weights [K, words] or, without one, [words, K]."""
+    step = product("Y", "N1", "words") if product else "Y = gemm(N1, words, trans_b=True)"
+    return septran.sequence(["N1 = rms_norm(X, norm, eps=eps)", step], "decoder_head")
