@@ -373,6 +373,11 @@ _RANGES = {f"int{b}": (-(2 ** (b - 1)), 2 ** (b - 1) - 1) for b in (8, 16, 32, 6
 _RANGES |= {f"uint{b}": (0, 2**b - 1) for b in (8, 16, 32, 64)}
 
 
+def range_of(dtype: str) -> tuple[int, int]:
+    """The least and the greatest integer of a type; 0 and 1 of booleans."""
+    return _RANGES.get(dtype, (0, 1))
+
+
 def _scalar(kernel: str, scalar: ScalarParam, value: Any) -> Scalar:
     if value is None:
         hint = f"pass {scalar.name}=..."
@@ -387,7 +392,7 @@ def _scalar(kernel: str, scalar: ScalarParam, value: Any) -> Scalar:
     # Infinity and NaN have no integer part: int() would raise an error of its own.
     if value != int(value) if abs(value) != float("inf") and value == value else True:
         raise ScalarError(f"{kernel}: scalar {scalar.name} is {scalar.dtype}, but got {value}")
-    low, high = _RANGES.get(scalar.dtype, (0, 1))
+    low, high = range_of(scalar.dtype)
     if not low <= value <= high:
         message = f"{kernel}: scalar {scalar.name} = {value} does not fit {scalar.dtype}"
         raise ScalarError(message)

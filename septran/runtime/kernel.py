@@ -517,7 +517,7 @@ class Kernel(Displayable):
         # NumPy exchanges no bfloat16: an output of it goes the long way, whoever allocates it.
         if plan is not None and all(library.plain(allocate()) for allocate in plan.allocators):
             self._plans[key] = plan
-            if not self._integers and self._caller.add(plan, specialisation) and not self.direct:
+            if self._caller.add(plan, specialisation) and not self.direct:
                 self._call_directly()
 
     def _call_directly(self) -> None:

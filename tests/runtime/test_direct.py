@@ -456,3 +456,98 @@ def test_a_length_takes_the_case_of_its_own(tmp_path, when, known):
     for m in (5, 3, 11, 4, 16, 6):
         a, b = operands(m)
         assert right(kernel(a, b), a, b)
+
+
+@task.define(leaf=True)
+def scaled_tile(Y, X, W, *, scale: float, shift: task.int32):
+    Y[:] = X * scale + W[0].astype(X.dtype) + shift
+
+
+@task.define
+def scaled(
+    Y: task.Tensor["N"],
+    X: task.Tensor["N"],
+    W: task.Integer[-4, 100],
+    *,
+    scale: float,
+    shift: task.int32 = 2,
+):
+    Yp, Xp = (task.partition(T, shape=(16,)) for T in (Y, X))
+    for i in task.parallel_range(Yp.shape[0]):
+        task.launch(scaled_tile, Yp[i], Xp[i], W, scale=scale, shift=shift)
+
+
+@pytest.fixture(scope="module")
+def scaled_once():
+    """A kernel with a number as an input, one that calls must say, and one that they may."""
+    made = septran.compile(scaled, "cpu-x86")
+    made(torch.ones(40), 1, scale=2.0)
+    made(np.ones(40, "f4"), 1, scale=2.0)
+    assert made.direct
+    return made
+
+
+@pytest.fixture
+def numbered(scaled_once, monkeypatch):
+    """The same, and the calls for which its plans of Python were asked."""
+    asked = []
+    plans = scaled_once._plans
+
+    class Asked(dict):
+        def get(self, key):
+            asked.append(key)
+            return super().get(key)
+
+    monkeypatch.setattr(scaled_once, "_plans", Asked(plans))
+    return scaled_once, asked
+
+
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+def test_numbers_by_name_and_in_place_are_direct(numbered, library):
+    kernel, asked = numbered
+    x = torch.arange(40.0)
+    given, out = (x, torch.empty(40)) if library == "torch" else (x.numpy(), np.empty(40, "f4"))
+    for place, words, wanted in (
+        (3, {"scale": 0.5}, x * 0.5 + 3 + 2),
+        (-4, {"shift": -7, "scale": 4.0}, x * 4 - 4 - 7),
+        (100, {"scale": 0.0, "out": out, "shift": 0}, x * 0 + 100),
+    ):
+        assert torch.equal(torch.as_tensor(kernel(given, place, **words)), wanted)
+    assert not asked
+
+
+def test_a_number_as_a_tensor_is_direct_too(numbered):
+    kernel, asked = numbered
+    x, place = torch.arange(40.0), torch.tensor([5], dtype=torch.int32)
+    assert torch.equal(kernel(x, place, scale=1.0), x + 7)
+    assert not asked
+
+
+@pytest.mark.parametrize("scale", [3, True, np.float32(3), torch.tensor(3.0)])
+def test_other_kinds_of_numbers_take_the_long_way_and_mean_the_same(numbered, scale):
+    kernel, asked = numbered
+    x = torch.arange(40.0)
+    assert torch.equal(kernel(x, np.int64(5), scale=scale), x * float(scale) + 7)
+    assert asked
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (1, {}),
+        (1, {"shift": 1}),
+        (101, {"scale": 1.0}),
+        (2**70, {"scale": 1.0}),
+        (True, {"scale": 1.0}),
+        (1.5, {"scale": 1.0}),
+        (1, {"scale": "1"}),
+        (1, {"scale": 1.0, "shift": 0.5}),
+        (1, {"scale": 1.0, "shift": 2**63}),
+        (1, {"scale": 1.0, "more": 1}),
+    ],
+)
+def test_wrong_numbers_are_refused_after_right_ones(scaled_once, place, words):
+    with pytest.raises(SepTranError):
+        scaled_once(torch.ones(40), place, **words)
+    with pytest.raises(SepTranError):
+        scaled_once(5, place, scale=1.0)

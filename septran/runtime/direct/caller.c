@@ -2,7 +2,7 @@
  * their types and shapes, its outputs are made, and it runs.
  *
  * Whatever is not as the plans of earlier calls expect goes to the long way (`other`), which reports
- * or mends it: other kinds of tensors, a gradient, a lazy negation, other shapes, keywords. Layout,
+ * or mends it: other kinds of tensors, a gradient, a lazy negation, other shapes, inputs by name. Layout,
  * alignment, device and shared memory are checked by the kernel itself before it starts; what it
  * refuses goes the same way.
  *
@@ -16,7 +16,7 @@
 #include <dlpack/dlpack.h>
 #include <tvm/ffi/c_api.h>
 
-#define TENSORS 16
+#define TENSORS 32
 #define RANK 8
 #define SCALARS 8
 #define DYNAMIC 4
@@ -35,7 +35,7 @@ typedef struct {
 } Method;
 
 extern Object _Py_NoneStruct;
-extern Object PyTuple_Type, *PyExc_ReferenceError;
+extern Object PyTuple_Type, PyFloat_Type, PyLong_Type, *PyExc_ReferenceError;
 void Py_IncRef(Object *), Py_DecRef(Object *);
 Object *PyCFunction_NewEx(Method *, Object *, Object *);
 Object *PyCapsule_New(void *, const char *, void (*)(Object *));
@@ -52,6 +52,8 @@ Object *PyTuple_New(intptr_t), *PyTuple_GetItem(Object *, intptr_t);
 int PyTuple_SetItem(Object *, intptr_t, Object *);
 intptr_t PyTuple_Size(Object *);
 int PyUnicode_CompareWithASCIIString(Object *, const char *);
+double PyFloat_AsDouble(Object *);
+long long PyLong_AsLongLong(Object *);
 
 /* ------------------------------------------------------------------------------ what is known */
 
@@ -109,6 +111,20 @@ typedef struct {
   int32_t torch;    /* the number of a new tensor's type in torch */
 } Tensor;
 
+/* A number that calls pass by name. */
+typedef struct {
+  const char *name;
+  int32_t type; /* kTVMFFIInt or kTVMFFIFloat */
+  int64_t least, most;
+} Scalar;
+
+/* An input of one element that a call may pass as a number. */
+typedef struct {
+  int32_t may, numpy; /* whether it may; NumPy's number of its type */
+  DLDataType element;
+  int64_t least, most;
+} Integer;
+
 typedef struct {
   Object *owner; /* keeps all of this while a call uses it */
   TVMFFIObjectHandle function;
@@ -117,7 +133,8 @@ typedef struct {
   int32_t open; /* another plan for the same inputs has other outputs, which a call must tell */
   int64_t least[DYNAMIC], most[DYNAMIC];
   Tensor tensors[TENSORS]; /* outputs, then inputs */
-  TVMFFIAny values[SCALARS];
+  TVMFFIAny values[SCALARS]; /* where a call says none; without a type where it must say one */
+  Scalar given[SCALARS];
 } Plan;
 
 typedef struct {
@@ -125,6 +142,7 @@ typedef struct {
   Object *other;  /* the long way: a function of the kernel and the call's arguments */
   int32_t inputs, outputs, count;
   Plan **plans; /* the one that was called last is the first */
+  Integer integers[TENSORS]; /* of the inputs */
 } Caller;
 
 /* What a call passes: outputs, then inputs. */
@@ -133,7 +151,13 @@ typedef struct {
   int64_t strides[TENSORS][RANK];
   int32_t kinds[TENSORS];
   int64_t sizes[DYNAMIC];
+  _Alignas(64) int64_t numbers[TENSORS][8]; /* those passed as numbers, aligned as tensors are */
 } Passed;
+
+typedef struct {
+  Object *names; /* a tuple, or null */
+  Object *const *values;
+} Keywords;
 
 /* -------------------------------------------------------------------------------- the arguments */
 
@@ -175,6 +199,67 @@ static int of_torch(Object *x, Passed *passed, int n) {
 static int described(Object *x, int numpy, Passed *passed, int n, int written) {
   if (numpy) return x->type == known.array && of_numpy(x, passed, n, written);
   return x->type == known.tensor && of_torch(x, passed, n);
+}
+
+/* Read a number of Python; 0 where it is none of the range. */
+static int whole(Object *x, int64_t least, int64_t most, int64_t *value) {
+  if (x->type != &PyLong_Type) return 0;
+  *value = PyLong_AsLongLong(x);
+  if (*value == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    return 0;
+  }
+  return least <= *value && *value <= most;
+}
+
+/* A tensor of one element from a number. */
+static int of_number(Object *x, const Integer *wanted, int numpy, Passed *passed, int n) {
+  static int64_t one[] = {1};
+  int64_t value, *place = passed->numbers[n];
+  if (!wanted->may || !whole(x, wanted->least, wanted->most, &value)) return 0;
+  if (wanted->element.bits == 64) *place = value;
+  else *(int32_t *)place = (int32_t)value;
+  DLTensor *t = &passed->tensors[n];
+  *t = (DLTensor){place, {kDLCPU, 0}, 1, wanted->element, one, NULL, 0};
+  DLDataType e = wanted->element;
+  passed->kinds[n] = numpy ? wanted->numpy : e.code | e.bits << 8 | e.lanes << 16;
+  return compact(passed, n);
+}
+
+static int of_inputs(const Caller *caller, Object *const *inputs, int numpy, Passed *passed) {
+  for (int n = 0; n < caller->inputs; n++) {
+    int place = caller->outputs + n;
+    if (inputs[n]->type == &PyLong_Type) {
+      if (!of_number(inputs[n], &caller->integers[n], numpy, passed, place)) return 0;
+    } else if (!described(inputs[n], numpy, passed, place, 0)) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+static int of_scalar(const Scalar *wanted, Object *x, TVMFFIAny *value) {
+  value->type_index = wanted->type;
+  if (wanted->type == kTVMFFIInt) return whole(x, wanted->least, wanted->most, &value->v_int64);
+  if (x->type != &PyFloat_Type) return 0;
+  value->v_float64 = PyFloat_AsDouble(x);
+  return 1;
+}
+
+/* The scalars of a call; 0 where one is missing, or is not as its type is. */
+static int of_keywords(const Plan *plan, Keywords given, TVMFFIAny *values) {
+  for (int n = 0; n < plan->scalars; n++) values[n] = plan->values[n];
+  intptr_t count = given.names ? PyTuple_Size(given.names) : 0;
+  for (intptr_t k = 0; k < count; k++) {
+    Object *name = PyTuple_GetItem(given.names, k);
+    if (!PyUnicode_CompareWithASCIIString(name, "out")) continue;
+    int n = 0;
+    while (n < plan->scalars && PyUnicode_CompareWithASCIIString(name, plan->given[n].name)) n++;
+    if (n == plan->scalars || !of_scalar(&plan->given[n], given.values[k], &values[n])) return 0;
+  }
+  for (int n = 0; n < plan->scalars; n++)
+    if (values[n].type_index == kTVMFFINone) return 0;
+  return 1;
 }
 
 /* --------------------------------------------------------------------------------- the choice */
@@ -264,7 +349,7 @@ static Object *made(const Plan *plan, Passed *passed, int outputs, Object **each
 
 /* ------------------------------------------------------------------------------------- the call */
 
-static int launch(const Plan *plan, Passed *passed, int count) {
+static int launch(const Plan *plan, Passed *passed, int count, const TVMFFIAny *values) {
   TVMFFIAny arguments[TENSORS + SCALARS] = {0}, result = {0};
   for (int n = 0; n < count; n++) {
     TVMFFIAny *argument = &arguments[plan->tensors[n].place];
@@ -272,7 +357,7 @@ static int launch(const Plan *plan, Passed *passed, int count) {
     argument->v_ptr = &passed->tensors[n];
     if (plan->numpy) passed->tensors[n].dtype = plan->tensors[n].element;
   }
-  for (int n = 0; n < plan->scalars; n++) arguments[count + n] = plan->values[n];
+  for (int n = 0; n < plan->scalars; n++) arguments[count + n] = values[n];
   TVMFFIObjectHandle function = plan->function;
   void *thread = PyEval_SaveThread();
   int refused = known.run(function, arguments, count + plan->scalars, &result);
@@ -303,20 +388,21 @@ static int taken(const Caller *caller, Object *out, Object **each) {
 }
 
 /* Run, and return the outputs; null without an error where the call must go the long way. */
-static Object *straight(Caller *caller, Object *const *inputs, Object *out) {
+static Object *straight(Caller *caller, Object *const *inputs, Object *out, Keywords given) {
   Passed passed;
   Object *each[TENSORS];
-  int outputs = caller->outputs, count = outputs + caller->inputs, numpy;
-  numpy = inputs[0]->type == known.array;
-  for (int n = outputs; n < count; n++)
-    if (!described(inputs[n - outputs], numpy, &passed, n, 0)) return NULL;
+  TVMFFIAny values[SCALARS];
+  int outputs = caller->outputs, count = outputs + caller->inputs, numpy, first = 0;
+  while (first < caller->inputs - 1 && inputs[first]->type == &PyLong_Type) first++;
+  numpy = inputs[first]->type == known.array;
+  if (!of_inputs(caller, inputs, numpy, &passed)) return NULL;
   if (out) {
     if (!taken(caller, out, each)) return NULL;
     for (int n = 0; n < outputs; n++)
       if (!described(each[n], numpy, &passed, n, 1)) return NULL;
   }
   Plan *plan = chosen(caller, &passed, numpy, out ? 0 : outputs);
-  if (!plan) return NULL;
+  if (!plan || !of_keywords(plan, given, values)) return NULL;
   Object *owner = plan->owner;
   Py_IncRef(owner);
   Object *result = out;
@@ -324,7 +410,7 @@ static Object *straight(Caller *caller, Object *const *inputs, Object *out) {
   else result = made(plan, &passed, outputs, each);
   if (result) {
     *plan->recent = 1;
-    if (!launch(plan, &passed, count)) {
+    if (!launch(plan, &passed, count, values)) {
       Py_DecRef(result);
       result = NULL;
     } else if (out && !numpy) {
@@ -357,12 +443,12 @@ static Object *call(Object *self, Object *const *given, intptr_t count, Object *
   Caller *caller = PyCapsule_GetPointer(self, NULL);
   intptr_t named = names ? PyTuple_Size(names) : 0;
   Object *out = NULL, *result = NULL;
-  int plain = count == caller->inputs && named < 2;
-  if (plain && named) {
-    plain = !PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "out");
-    if (given[count] != &_Py_NoneStruct) out = given[count];
+  Keywords words = {names, given + count};
+  for (intptr_t n = 0; n < named; n++) {
+    int is_out = !PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, n), "out");
+    if (is_out && words.values[n] != &_Py_NoneStruct) out = words.values[n];
   }
-  if (plain) result = straight(caller, given, out);
+  if (count == caller->inputs) result = straight(caller, given, out, words);
   if (result || PyErr_Occurred()) return result;
   return otherwise(caller, given, count, names);
 }

@@ -7,14 +7,18 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from septran.dtypes import numpy_dtype
+from septran.dtypes import is_float, numpy_dtype
+from septran.runtime.arguments import range_of, scalar_values
 from septran.runtime.calls import FastCall
 from septran.runtime.direct.library import prepared, torch_number
 from septran.runtime.signature import Signature, Specialisation, TensorParam, UseMark
+from septran.task.tree import ScalarParam
 
-TENSORS, RANK, SCALARS, DYNAMIC = 16, 8, 8, 4
-NONE, INTEGER, BOOLEAN, FLOAT = 0, 1, 2, 3
+TENSORS, RANK, SCALARS, DYNAMIC = 32, 8, 8, 4
+INTEGER, FLOAT = 1, 3
 """Indices of types of TVM's FFI (tvm/ffi/c_api.h)."""
+GREATEST = 2**63 - 1
+"""What one of them may be."""
 
 
 class _Value(ctypes.Union):
@@ -37,6 +41,20 @@ class _Tensor(ctypes.Structure):
     )  # fmt: skip
 
 
+class _Scalar(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("type", ctypes.c_int32),
+        ("least", ctypes.c_int64), ("most", ctypes.c_int64),
+    )  # fmt: skip
+
+
+class _Integer(ctypes.Structure):
+    _fields_ = (
+        ("may", ctypes.c_int32), ("numpy", ctypes.c_int32), ("element", _Element),
+        ("least", ctypes.c_int64), ("most", ctypes.c_int64),
+    )  # fmt: skip
+
+
 class _Plan(ctypes.Structure):
     """A plan as ``caller.c`` has it; objects that it names are in `keeps`."""
 
@@ -45,6 +63,7 @@ class _Plan(ctypes.Structure):
         ("numpy", ctypes.c_int32), ("scalars", ctypes.c_int32), ("open", ctypes.c_int32),
         ("least", ctypes.c_int64 * DYNAMIC), ("most", ctypes.c_int64 * DYNAMIC),
         ("tensors", _Tensor * TENSORS), ("values", _Any * SCALARS),
+        ("given", _Scalar * SCALARS),
     )  # fmt: skip
     keeps: tuple[Any, ...]
     use: UseMark
@@ -64,6 +83,7 @@ class _Caller(ctypes.Structure):
     _fields_ = (
         ("kernel", ctypes.c_void_p), ("other", ctypes.c_void_p), ("inputs", ctypes.c_int32),
         ("outputs", ctypes.c_int32), ("count", ctypes.c_int32), ("plans", ctypes.c_void_p),
+        ("integers", _Integer * TENSORS),
     )  # fmt: skip
     keeps: tuple[Any, ...]
 
@@ -74,10 +94,10 @@ class Caller:
     def __init__(self, kernel: Any, signature: Signature, other: Callable[..., Any]) -> None:
         """`other` is the function, of the kernel and a call's arguments, for all other calls."""
         self._plans: list[_Plan] = []
-        weak = weakref.ref(kernel)
-        self._struct = _Caller(
-            id(weak), id(other), len(signature.inputs), len(signature.outputs), 0, None
-        )
+        weak, inputs = weakref.ref(kernel), signature.inputs
+        self._struct = _Caller(id(weak), id(other), len(inputs), len(signature.outputs), 0, None)
+        for number, tensor in enumerate(inputs[:TENSORS]):
+            self._struct.integers[number] = _integer(tensor)
         self._struct.keeps = (weak, other)
         self._signature = signature
 
@@ -121,8 +141,8 @@ def _plan(plan: FastCall, specialisation: Specialisation, signature: Signature) 
     import tvm_ffi
 
     executable = specialisation.stages.executable
-    numpy, scalars = plan.library.name == "NumPy", plan.defaults
-    if not getattr(executable, "checks_arguments", False) or scalars is None:
+    numpy, scalars = plan.library.name == "NumPy", specialisation.scalars
+    if not getattr(executable, "checks_arguments", False):
         return None
     if not isinstance(plan.run, tvm_ffi.Function) or prepared(plan.library.name) is None:
         return None
@@ -150,7 +170,10 @@ def _plan(plan: FastCall, specialisation: Specialisation, signature: Signature) 
         described.type = id(kept[-1]) if numpy else None
         made.tensors[number] = described
     for number, scalar in enumerate(scalars):
-        made.values[number] = _scalar(scalar)
+        made.given[number] = _scalar(scalar)
+        if scalar.default is not None:
+            [value] = scalar_values(signature.name, [scalar], {})
+            made.values[number] = _value(value)
     made.keeps, made.use = tuple(kept), plan.use
     return made
 
@@ -172,9 +195,26 @@ def _tensor(tensor: TensorParam, dynamic: Sequence[str], numpy: bool) -> _Tensor
     return made
 
 
-def _scalar(value: Any) -> _Any:
-    if isinstance(value, bool):
-        return _Any(BOOLEAN, 0, _Value(integer=value))
+def _integer(tensor: TensorParam) -> _Integer:
+    """What a call may pass as a number; nothing where it takes a tensor alone."""
+    import tvm_ffi
+
+    if tensor.span is None or tensor.dtype not in ("int32", "int64"):
+        return _Integer()
+    element = tvm_ffi.dtype(tensor.dtype)
+    kept = _Element(element.type_code, element.bits, element.lanes)
+    return _Integer(1, numpy_dtype(tensor.dtype).num, kept, *tensor.span)
+
+
+def _scalar(scalar: ScalarParam) -> _Scalar:
+    name = scalar.name.encode()
+    if is_float(scalar.dtype):
+        return _Scalar(name, FLOAT)
+    least, most = range_of(scalar.dtype)
+    return _Scalar(name, INTEGER, least, min(most, GREATEST))
+
+
+def _value(value: float | int) -> _Any:
     if isinstance(value, int):
         return _Any(INTEGER, 0, _Value(integer=value))
     return _Any(FLOAT, 0, _Value(real=value))
