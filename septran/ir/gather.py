@@ -83,7 +83,7 @@ def repeats(view: View) -> bool:
     outer = {v: 0 for entry in view.index for v in entry.variables() if not is_axis(v)}
     # At a ragged edge fewer elements exist, so the full tile decides.
     full = replace(view, valid=tuple(map(Index.of, view.shape)))
-    numbers = np.zeros(size, np.int64)  # equal where the coordinates so far are
+    numbers = np.zeros(1, np.int64)  # equal where the coordinates so far are
     for place in np.broadcast_arrays(*coordinates(full, outer)):
         flat = np.ravel(place) - place.min()
         numbers = np.unique(numbers * (flat.max() + 1) + flat, return_inverse=True)[1]

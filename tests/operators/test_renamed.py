@@ -128,7 +128,7 @@ def conditions_of(rule):
 def test_no_mapping_names_what_a_logic_names(machine):
     """Tasks, their variants and instances; tensors, dimensions and flags."""
     words = {"*", "accumulators", "temporaries", "reads", "writes"}
-    known = {"dtype", "level", "longest_row", "most_rows", *NAMES}
+    known = {"dtype", "level", "longest_row", "most_rows", "register.bytes", *NAMES}
     mapping = load_mapping(machine)
     for rule in mapping.rules:
         match = rule.match
