@@ -50,18 +50,21 @@ def bounds(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> Range:
     Every value lies between them, and both are reached where the index is affine and its loops are
     not empty. Raises KeyError where a variable has no range.
     """
-    if not extents:
-        return _kept_bounds(index, tuple(ranges[v] for v in index.ordered_variables()))
+    alone = len(index.terms) < 2 or not any(isinstance(a, Min | Max) for a, _ in index.terms)
+    if alone and not extents:  # most are, and this is called very often
+        return _kept_interval(index, tuple(map(ranges.get, index.ordered_variables())))
     return least(index, ranges, extents), greatest(index, ranges, extents)
 
 
 @lru_cache(maxsize=1 << 15)
-def _kept_bounds(index: Index, spans: tuple[Range, ...]) -> Range:
-    """`bounds` without loops, by the ranges of the index's own variables in their order."""
-    ranges = dict(zip(index.ordered_variables(), spans, strict=True))
-    if len(index.terms) < 2 or not any(isinstance(a, Min | Max) for a, _ in index.terms):
-        return _interval(index, ranges, NO_LOOPS)
-    return _least(index, ranges, NO_LOOPS), -_least(-index, ranges, NO_LOOPS)
+def _kept_interval(index: Index, spans: tuple[Range | None, ...]) -> Range:
+    return _interval(index, spans_of(index, spans), NO_LOOPS)
+
+
+def spans_of(index: Index, spans: tuple[Range | None, ...]) -> dict[Var, Range]:
+    """The ranges of the index's variables in their order by name, those that have one."""
+    known = zip(index.ordered_variables(), spans, strict=True)
+    return {variable: span for variable, span in known if span is not None}
 
 
 def bounds_if_known(index: Index, ranges: Ranges) -> Range | None:
@@ -71,14 +74,19 @@ def bounds_if_known(index: Index, ranges: Ranges) -> Range | None:
 
 def greatest(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
     """Return the upper bound of `bounds`."""
-    if not extents:
-        return bounds(index, ranges)[1]
     return -least(-index, ranges, extents) if index.terms else index.constant
 
 
 def least(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
     """Return the lower bound of `bounds`."""
-    return _least(index, ranges, extents) if extents else bounds(index, ranges)[0]
+    if extents:
+        return _least(index, ranges, extents)
+    return _kept_least(index, tuple(map(ranges.get, index.ordered_variables())))
+
+
+@lru_cache(maxsize=1 << 15)
+def _kept_least(index: Index, spans: tuple[Range | None, ...]) -> int:
+    return _least(index, spans_of(index, spans), NO_LOOPS)
 
 
 def _least(index: Index, ranges: Ranges, extents: Extents) -> int:

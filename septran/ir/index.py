@@ -32,7 +32,7 @@ from septran.ir.atoms import (
 )
 from septran.ir.atoms import Var as Var  # part of this module's interface
 from septran.ir.bounds import Range as Range
-from septran.ir.bounds import bounds, bounds_if_known
+from septran.ir.bounds import bounds, bounds_if_known, spans_of
 from septran.ir.remembering import remembering
 
 IndexLike = Union["Index", Var, int]
@@ -232,8 +232,7 @@ class Index:
 @lru_cache(maxsize=1 << 15)
 def _kept_simple(index: Index, spans: tuple[Range | None, ...]) -> Index:
     """`Index.simplify` by the ranges of the index's own variables in their order."""
-    known = zip(index.ordered_variables(), spans, strict=True)
-    ranges = {variable: span for variable, span in known if span is not None}
+    ranges = spans_of(index, spans)
     total = Index((), index.constant)
     for atom, coefficient in index.terms:
         total = total + _simplify(atom, ranges) * coefficient

@@ -230,6 +230,18 @@ def test_the_last_tile_of_any_length_holds_something():
     assert greatest(left, {VI: (0, 4)}, loops) == 8
 
 
+def test_a_multiple_of_a_quotient_is_seen_as_its_dividend_outside_of_loops_too():
+    left = N - ceil_div(N, 8) * 8
+    assert (least(left, {}), greatest(left, {})) == (-7, 0)
+
+
+def test_bounds_are_those_of_the_ranges_that_are_passed():
+    """What is kept of an index is found again for the same ranges only, whatever their order."""
+    assert [greatest(I - J * 2, {VJ: (0, n), VI: (0, 9 - n)}) for n in (1, 8, 1)] == [8, 1, 8]
+    assert [(I // 4).simplify({VI: (0, n)}) for n in (3, 4, 3)] == [Index(), I // 4, Index()]
+    assert least(I + J, {VI: (1, 2), VJ: (3, 4)}) == least(I + J, {VJ: (3, 4), VI: (1, 2)}) == 4
+
+
 def test_a_size_without_a_call_is_as_great_as_it_may_be():
     assert N.evaluate({}) == 40
     assert product(N + 1, N).at_most() == Index.of(41 * 40)
