@@ -19,8 +19,8 @@ key of ``match``     holds for a task instance when
 ``products`` ...     its structure is so (`structure_matches`)
 ``machine_feature``  the machine has a part of that name; ``asynchronous``: an engine
                      that copies beside computation
-``converts``         the machine's fastest instruction for products of its ``dtype``
-                     widens elements before it multiplies them (`converts`)
+``converts``         the machine's fastest instruction for products of its ``dtype``, or of
+                     ``any_dtype``, widens elements before it multiplies them (`converts`)
 ``when``             this condition over dimensions, static flags, its tensors' extents
                      (``A_0``, or ``longest_row`` whatever they are called) and ``dtype``
                      is true: ``when: C_0 * C_1 <= 256 * 256``
@@ -231,11 +231,19 @@ def matches(match: Match, facts: Facts, machine: Machine) -> bool:
         and match.parallel in (None, facts.parallel)
         and match.spreads in (None, facts.spreads)
         and all(has(machine, feature) for feature in match.machine_feature or ())
-        and (match.converts is None or match.converts == converts(machine, facts.dtype))
+        and _widens(match, facts, machine)
         and (match.below is None or _is_below(match.below, facts, machine))
         and (not match.structural or structure_matches(match, facts.look()))
         and (match.when is None or match.when.holds(facts.values()))
     )
+
+
+def _widens(match: Match, facts: Facts, machine: Machine) -> bool:
+    """Return whether a rule for types that are widened, or for others, is for a task's."""
+    if match.converts is None:
+        return True
+    named = set(match.any_dtype) & set(facts.dtypes.values()) or {facts.dtype}
+    return any(converts(machine, dtype) == match.converts for dtype in named)
 
 
 def _is_named(match: Match, facts: Facts) -> bool:

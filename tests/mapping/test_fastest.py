@@ -128,3 +128,16 @@ def test_what_is_widened_is_packed_once_for_all_columns(dtype):
 
     assert staged("x86-64-v3")
     assert staged("znver4") is (dtype == "float16")  # which has no instruction of its own there
+
+
+def test_a_rule_for_a_type_asks_what_widens_that_one():
+    """Most tensors are float32: of the rows that are rounded to bytes AVX2 packs no copy."""
+
+    def packed(arch):
+        host = replace(machine(), arch=arch)
+        sizes = {"M": 16, "N": 512, "K": 256}
+        stages = septran.produce_stages("w4a8_gemm", machine=host, dtypes="float32", shapes=sizes)
+        return "Q_L2 = copy(Q" in str(stages.tile_program)
+
+    assert not packed("x86-64-v3")
+    assert packed("znver4")

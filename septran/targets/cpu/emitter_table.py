@@ -13,6 +13,10 @@ from septran.targets.cpu.copy.copies import emit_copy
 from septran.targets.cpu.extern.call import emit_extern
 from septran.targets.cpu.gemm.computed import Rows, emit_computed, emit_computed_sums
 from septran.targets.cpu.gemm.computed_dots import emit_computed_dots
+from septran.targets.cpu.gemm.computed_panels import (
+    emit_computed_pairs,
+    emit_computed_short_dots,
+)
 from septran.targets.cpu.gemm.group_dots import (
     emit_bfloat16_dots,
     emit_byte_dots,
@@ -86,10 +90,10 @@ EMITTERS = CpuEmitters(
                 "gemm",
                 emit_short_vector_byte_dots,
                 frozenset(EXACT_STEPS),
-                emit_computed=emit_computed_sums,
+                emit_computed=emit_computed_short_dots,
             ),
             "byte_pairs": InstructionEmitter(
-                "gemm", emit_widened_byte_dots, frozenset(EXACT_STEPS), "int16", emit_computed_sums
+                "gemm", emit_widened_byte_dots, frozenset(EXACT_STEPS), "int16", emit_computed_pairs
             ),
             "avx512_bf16": InstructionEmitter(
                 "gemm", emit_bfloat16_dots, frozenset(SHORT), emit_computed=emit_computed

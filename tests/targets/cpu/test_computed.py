@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -291,3 +292,52 @@ def test_rows_that_lie_side_by_side_are_summed_up_together(vectors):
     dots = "vpdpbusd" in str(kernel.stages.tensor_ir)
     assert held(kernel, "totals") == dots
     assert dots or vectors == 256
+
+
+SHORT = [
+    ("int8", "(X & 15) - 8", lambda x: (x & 15) - 8, True),  # eight groups fit into 16 bits
+    ("int8", "(X & 127) - 64", lambda x: (x & 127) - 64, True),  # one
+    ("int8", "X & 127", lambda x: x & 127, True),
+    ("int8", "X ^ 5", lambda x: x ^ 5, False),  # 2 * 128 * 255
+    ("uint8", "X & 63", lambda x: x & 63, True),
+    ("uint8", "X & 127", lambda x: x & 127, False),  # 2 * 255 * 127
+]
+
+
+@pytest.mark.both_widths
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(
+    ("kind", "words", "function", "short"), SHORT, ids=[f"{s[0]} {s[1]}" for s in SHORT]
+)
+def test_bytes_of_a_short_range_are_multiplied_by_pairs(
+    mine, vectors, kind, words, function, short
+):
+    """Also where all products are the greatest or the least that there are: no sum saturates."""
+    m, n, k = 5, 75, 72
+    kernel = mine(f"B[:, :] = {words}", {"M": m, "N": n, "K": k}, kind)
+    text = str(kernel.stages.tensor_ir)
+    assert not held(kernel)
+    if "byte_pairs" in str(kernel.stages.tile_program):
+        assert ("septran_byte_pairs" in text) == short
+    else:
+        assert vectors == 512 or "vpdpbusd" in text
+    ends = np.iinfo(kind)
+    rng = np.random.default_rng(0)
+    a = rng.choice([ends.min, ends.max, 77], (m, k)).astype(kind)
+    x = rng.choice([ends.min, ends.max, 0, 15, 63, 64, 127], (k, n)).astype(kind)
+    a[:2] = [[ends.min], [ends.max]]
+    x[:, :32], x[:, 32:64] = 0, 127  # whole registers of the least and of the greatest
+    assert (kernel(a, x) == a.astype("int64") @ function(x.astype("int64"))).all()
+
+
+@pytest.mark.both_widths
+@pytest.mark.parametrize("arch", ["x86-64-v3", "alderlake"])
+def test_weights_of_few_bits_are_multiplied_as_integers(arch):
+    """By ``vpmaddubsw``, or AVX-VNNI's ``vpdpbusd`` in registers of 256 bits: never in float32."""
+    host = replace(septran.load_machine("cpu-x86"), arch=arch)
+    shapes = {"M": 6, "N": 64, "K": 128}
+    kernel = septran.produce_stages("w4a8_gemm", machine=host, shapes=shapes, dtypes="float32")
+    text = str(kernel.tensor_ir)
+    assert ("septran_byte_pairs_8" in text) == (arch == "x86-64-v3")
+    assert ("septran_vpdpbusd_8" in text) == (arch == "alderlake")
+    assert "T.fma" not in text

@@ -78,6 +78,15 @@ X = load("X", "float32", 512)
         (ex.binary("minimum", P, number(7)), (0, 7)),
         (ex.binary("maximum", P, number(7)), (7, 511)),
         (ex.binary("left_shift", P, number(1)), limits("int64")),
+        (ex.binary("and", P, number(15)), (0, 15)),
+        (ex.binary("and", P, number(-2)), (0, 511)),
+        (ex.binary("and", ex.unary("neg", P), number(-2)), limits("int64")),
+        (ex.binary("or", P, number(512)), (0, 1023)),
+        (ex.binary("xor", P, number(-1)), limits("int64")),
+        (ex.binary("right_shift", P, number(4)), (0, 31)),
+        (ex.binary("right_shift", ex.unary("neg", P), number(4)), (-32, 0)),
+        (ex.binary("right_shift", P, number(100)), (0, 0)),
+        (ex.binary("right_shift", P, number(-1)), limits("int64")),
         (ex.unary("neg", P), (-511, 0)),
         (ex.unary("abs", ex.binary("subtract", P, number(500))), (0, 500)),
         (ex.unary("invert", P), (-512, -1)),
@@ -104,7 +113,8 @@ def test_spans_hold_what_numpy_computes():
     operations = {
         "add": np.add, "subtract": np.subtract, "multiply": np.multiply,
         "floor_divide": np.floor_divide, "remainder": np.remainder,
-        "maximum": np.maximum, "minimum": np.minimum,
+        "maximum": np.maximum, "minimum": np.minimum, "and": np.bitwise_and,
+        "or": np.bitwise_or, "xor": np.bitwise_xor,
     }  # fmt: skip
     for function, operation in operations.items():
         for x in small:

@@ -227,7 +227,7 @@ class Rows:
             count = tile.columns - chunk if short and tile.columns is not None else None
             point = Point((k, tile.column + chunk), 1, shape.lanes, count)
             made = evaluation.value(value, operand_point(point, value, target.shape))
-            found.append(broadcast(_as_held(context, made, self.held), shape.lanes))
+            found.append(broadcast(as_held(context, made, self.held), shape.lanes))
         return found
 
     def prefetch(self, k: Index, shape: Shape, tile: RegisterTile) -> None:
@@ -237,7 +237,13 @@ class Rows:
         access = self.next_pack.access
         line = CACHE_LINE // itemsize(access.storage.held)
         for column in range(0, shape.columns, line):
-            at = self.context.lower(access.at((k, tile.column + column)))
+            self.prefetch_line(k, tile.column + column)
+
+    def prefetch_line(self, row: Index, column: Index) -> None:
+        """Ask for a line of what the next iteration makes B from."""
+        if self.next_pack is not None and self.next_pack.along == 1:
+            access = self.next_pack.access
+            at = self.context.lower(access.at((row, column)))
             simd.prefetch(self.context.writer, access.storage.flat, at, 2)
 
     def put(
@@ -282,7 +288,7 @@ class _Tiles:
         self.b.put(self.c, self.first, shape, tile, rows)
 
 
-def _as_held(context: Context, value: Expr, dtype: str) -> Expr:
+def as_held(context: Context, value: Expr, dtype: str) -> Expr:
     """Return what would be read again had it been stored; of bfloat16 before it is rounded.
 
     That type has float32's range, so what is kept besides is within the rounding's bound.

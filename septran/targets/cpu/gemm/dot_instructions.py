@@ -107,22 +107,75 @@ def _vpmaddwd(lanes: int, have: frozenset[str]) -> str:
     return "\n".join([*lines, f"  %r = add {word} %c, %p", f"  ret {word} %r", "}"])
 
 
+def _vpmaddubsw(lanes: int, have: frozenset[str]) -> str:
+    """Four products of unsigned and signed bytes, of which each two may be summed in 16 bits."""
+    word, half = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    declared, lines = _byte_pairs(lanes, have)
+    return "\n".join(
+        [
+            "declare <8 x i32> @llvm.x86.avx2.pmadd.wd(<16 x i16>, <16 x i16>)",
+            *declared,
+            f"define {word} @septran_vpmaddubsw_{lanes}({word} %c, {word} %a, {word} %b) "
+            "alwaysinline {",
+            *lines,
+            f"  %one = bitcast {half} {splat('i16', '1', 2 * lanes)} to {half}",
+            *_pair_products("q", "%p", "%one", lanes),
+            f"  %r = add {word} %c, %q",
+            f"  ret {word} %r",
+            "}",
+        ]
+    )
+
+
+def byte_pairs(lanes: int, have: frozenset[str]) -> str:
+    """``vpmaddubsw``: products of unsigned and signed bytes, each two added up in 16 bits.
+
+    The sum saturates, so it is for what certainly fits.
+    """
+    word, half = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    declared, lines = _byte_pairs(lanes, have)
+    head = f"define {half} @{BYTE_PAIRS}_{lanes}({word} %a, {word} %b) alwaysinline {{"
+    return "\n".join([*declared, head, *lines, f"  ret {half} %p", "}"])
+
+
+def _byte_pairs(lanes: int, have: frozenset[str]) -> tuple[list[str], list[str]]:
+    """``%p`` of the words `%a` and `%b`, and what is declared for it."""
+    word, half, bytes_ = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", f"<{4 * lanes} x i8>"
+    lines = [f"  %u = bitcast {word} %a to {bytes_}", f"  %s = bitcast {word} %b to {bytes_}"]
+    if lanes == 16 and "avx512bw" in have:
+        real = "@llvm.x86.avx512.pmaddubs.w.512"
+        lines.append(f"  %p = call {half} {real}({bytes_} %u, {bytes_} %s)")
+        return [f"declare {half} {real}({bytes_}, {bytes_})"], lines
+    lines += _by_eight("p", "ub.sw", (32, "i8"), (16, "i16"), "%u", "%s", lanes)
+    return ["declare <16 x i16> @llvm.x86.avx2.pmadd.ub.sw(<32 x i8>, <32 x i8>)"], lines
+
+
 def _pair_products(name: str, a: str, b: str, lanes: int) -> list[str]:
     """``vpmaddwd`` by AVX2: of numbers of 16 bits, eight sums at a time."""
-    half, part = f"<{2 * lanes} x i16>", "<8 x i32>"
+    return _by_eight(name, "wd", (16, "i16"), (8, "i32"), a, b, lanes)
+
+
+def _by_eight(
+    name: str, call: str, taken: tuple[int, str], made: tuple[int, str], a: str, b: str, lanes: int
+) -> list[str]:
+    """``vpmadd`` of AVX2 for eight words at a time, from so many elements to so many sums."""
+    count, element = taken
+    whole, half = f"<{lanes // 8 * count} x {element}>", f"<{count} x {element}>"
+    part = f"<{made[0]} x {made[1]}>"
     lines = []
     for start in range(0, lanes, 8):
-        picked = ", ".join(f"i32 {2 * start + n}" for n in range(16))
+        picked = ", ".join(f"i32 {start // 8 * count + n}" for n in range(count))
         at = f"{name}_{start}"
         lines += [
-            f"  %{at}x = shufflevector {half} {a}, {half} poison, <16 x i32> <{picked}>",
-            f"  %{at}y = shufflevector {half} {b}, {half} poison, <16 x i32> <{picked}>",
-            f"  %{at} = call {part} @llvm.x86.avx2.pmadd.wd(<16 x i16> %{at}x, <16 x i16> %{at}y)",
+            f"  %{at}x = shufflevector {whole} {a}, {whole} poison, <{count} x i32> <{picked}>",
+            f"  %{at}y = shufflevector {whole} {b}, {whole} poison, <{count} x i32> <{picked}>",
+            f"  %{at} = call {part} @llvm.x86.avx2.pmadd.{call}({half} %{at}x, {half} %{at}y)",
         ]
-    picked = ", ".join(f"i32 {n}" for n in range(lanes))
+    total = made[0] * lanes // 8
+    picked = ", ".join(f"i32 {n}" for n in range(total))
     other = f"%{name}_8" if lanes == 16 else "poison"
     joined = f"  %{name} = shufflevector {part} %{name}_0, {part} {other}"
-    return [*lines, f"{joined}, <{lanes} x i32> <{picked}>"]
+    return [*lines, f"{joined}, <{total} x i32> <{picked}>"]
 
 
 def _vdpbf16ps(lanes: int, have: frozenset[str]) -> str:
@@ -270,6 +323,13 @@ VPDPBUSD = Dot("vpdpbusd", 4, "int32", -0x7F7F7F80, _vpdpbusd)
 """AVX512_VNNI's and AVX-VNNI's product of unsigned bytes with signed ones."""
 VPMADDWD = Dot("vpmaddwd", 2, "int32", 0, _vpmaddwd, "int16")
 """AVX2's and AVX512BW's product of pairs of 16 bits, to which bytes are widened."""
+VPMADDUBSW = Dot("vpmaddubsw", 4, "int32", 0, _vpmaddubsw)
+"""AVX2's and AVX512BW's product of unsigned bytes with signed ones, for what certainly fits: sums
+of two products saturate at 16 bits."""
+BYTE_PAIRS = "septran_byte_pairs"
+"""What `byte_pairs` calls itself, before the number of words."""
+ONES = 0x00010001
+"""A word of two numbers of 16 bits, both 1: times it sums of pairs are added up."""
 VDPBF16PS = Dot("vdpbf16ps", 2, "float32", 0, _vdpbf16ps)
 """AVX512_BF16's product of pairs of bfloat16."""
 SDOT = Dot("sdot", 4, "int32", 0, partial(_neon, "sdot"))

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from septran.dtypes import itemsize
 from septran.ir import expressions as ex
+from septran.ir.index import Index
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
@@ -84,6 +86,16 @@ class Finish:
     def target(self) -> Access:
         """What is written."""
         return self.accesses[self.statement.target]
+
+    def prefetch(self, column: Index, width: int) -> None:
+        """Ask for what the statement reads of the caller's tensors of one row, for some columns."""
+        for access in self.accesses.values():
+            storage = access.storage
+            if storage.owned or access.region.shape[0] > 1 or access.stride(1) != 1:
+                continue
+            for first in range(0, width, simd.CACHE_LINE // itemsize(storage.held)):
+                at = self.context.lower(access.at((Index(), column + first)))
+                simd.prefetch(self.context.writer, storage.flat, at, 3)
 
     def put(self, shape: Shape, tile: RegisterTile, rows: Sequence[Any]) -> None:
         """The statement for each vector of a tile."""

@@ -255,6 +255,11 @@ class GroupProduct:
         kind = self.a.storage.dtype
         return {"int8": "uint8", "uint8": "int8"}[kind] if self.by_columns else kind
 
+    @property
+    def _undone(self) -> int:
+        """What the sum of a row of A, or of a column of B, is multiplied by to undo the signs."""
+        return self.dot.undone(self.a.storage.dtype)
+
     def _columns(self, shape: Shape, tile: RegisterTile) -> Callable[[Index, int], Expr]:
         """Loads the groups at step k of the columns of a register."""
         context, size, flat = self.context, self.dot.size, self.b.storage.flat
@@ -404,7 +409,7 @@ class GroupProduct:
         lanes = context.unit.lanes(WORD)
         panels = -(-b.region.shape[1] // width)
         sums = writer.scratch("column_sums", panels * width, WORD)
-        factor = simd.constant(self.dot.undone(self.a.storage.dtype), WORD, lanes)
+        factor = simd.constant(self._undone, WORD, lanes)
         ones = simd.constant(0x01010101, WORD, lanes)
         groups = self.length // self.runs.length * self.runs.padded
         shape = Shape(1, width, lanes, WORD)
@@ -435,7 +440,7 @@ class GroupProduct:
             with context.loop("strip", ceil_div(high, lanes)) as strip:
                 self._sum_beside(strip * lanes, sums)
             return sums
-        factor = simd.constant(self.dot.undone(self.a.storage.dtype), WORD)
+        factor = simd.constant(self._undone, WORD)
         with context.loop("row", high) as row:
             total = writer.allocate("total", 1, WORD)
             simd.store(writer, total, writer.index(0), simd.constant(0, WORD), 1)
@@ -470,7 +475,7 @@ class GroupProduct:
             old = simd.load(total, writer.index(0), lanes)
             added = self.dot.add(context, old, simd.words(groups), ones, self.a.storage.dtype)
             simd.store(writer, total, writer.index(0), added, lanes)
-        factor = simd.constant(self.dot.undone(self.a.storage.dtype), WORD, lanes)
+        factor = simd.constant(self._undone, WORD, lanes)
         made_up = wrapping.multiply(writer, simd.load(total, writer.index(0), lanes), factor)
         simd.store(writer, sums, context.lower(row), made_up, lanes)
 

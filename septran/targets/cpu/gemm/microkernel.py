@@ -119,6 +119,17 @@ def tiles(
 ) -> None:
     """Run `body` on each register tile of C: strip after strip of each panel."""
     high, wide = (context.variable(s, v) for s, v in zip("mn", c.region.valid, strict=True))
+    tiles_of(context, high, wide, shape, body)
+
+
+def tiles_of(
+    context: Context,
+    high: Index,
+    wide: Index,
+    shape: Shape,
+    body: Callable[[Shape, RegisterTile], None],
+) -> None:
+    """Run `body` on each register tile of so many rows and columns."""
 
     def panel(column: Index, columns: Index | None) -> None:
         for narrow, fits in _narrowed(context, shape, wide, columns):

@@ -147,6 +147,24 @@ def _rest(x: Span, y: Span) -> Span | None:
     return (0, min(x[1], y[1] - 1)) if x[0] >= 0 else (0, y[1] - 1)
 
 
+def _both(x: Span, y: Span) -> Span | None:
+    # Of two numbers in two's complement, what is not negative limits the bits of the other one.
+    most = [span[1] for span in (x, y) if span[0] >= 0]
+    return (0, min(most)) if most else None
+
+
+def _either(x: Span, y: Span) -> Span | None:
+    if min(x[0], y[0]) < 0:
+        return None
+    return 0, (1 << max(x[1].bit_length(), y[1].bit_length())) - 1
+
+
+def _shifted_right(x: Span, y: Span) -> Span | None:
+    # Monotone in either; what is shifted by its width or more is 0 or -1, as it is here.
+    ends = [a >> b for a in x for b in y] if y[0] >= 0 else []
+    return (min(ends), max(ends)) if ends else None
+
+
 _UNARY: Mapping[str, Callable[[Span], Span]] = {
     "neg": lambda x: (-x[1], -x[0]),
     "abs": lambda x: (max(0, x[0], -x[1]), max(-x[0], x[1])),
@@ -161,4 +179,8 @@ _BINARY: Mapping[str, Callable[[Span, Span], Span | None]] = {
     "remainder": _rest,
     "maximum": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
     "minimum": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+    "and": _both,
+    "or": _either,
+    "xor": _either,
+    "right_shift": _shifted_right,
 }
