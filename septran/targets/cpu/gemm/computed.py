@@ -230,20 +230,24 @@ class Rows:
             found.append(broadcast(as_held(context, made, self.held), shape.lanes))
         return found
 
-    def prefetch(self, k: Index, shape: Shape, tile: RegisterTile) -> None:
-        """Ask for the lines that the next iteration makes row `k` of all parts from."""
+    def prefetch(self, k: Index, column: Index, width: int) -> None:
+        """Ask for a line that the next iteration makes B from, at step `k` of some columns.
+
+        All columns together ask for every line, one row after another: lines of one page of memory
+        are best asked for together, and rows of weights are often a page apart.
+        """
         if self.next_pack is None or self.next_pack.along != 1:
             return
         access = self.next_pack.access
         line = CACHE_LINE // itemsize(access.storage.held)
-        for column in range(0, shape.columns, line):
-            self.prefetch_line(k, tile.column + column)
-
-    def prefetch_line(self, row: Index, column: Index) -> None:
-        """Ask for a line of what the next iteration makes B from."""
-        if self.next_pack is not None and self.next_pack.along == 1:
-            access = self.next_pack.access
-            at = self.context.lower(access.at((row, column)))
+        columns = self.parts[0].statement.target.shape[1]
+        tiles, lines = -(-columns // width), -(-columns // line)
+        each = -(-lines // tiles)
+        step = column // width * self.count + k
+        first = step * lines // tiles if lines < tiles else step * each
+        for n in range(each):
+            number = self.context.variable("line", first + n)
+            at = self.context.lower(access.at((number // lines, number % lines * line)))
             simd.prefetch(self.context.writer, access.storage.flat, at, 2)
 
     def put(
@@ -279,7 +283,7 @@ class _Tiles:
             return lambda i: column_of_a(step, i, 1, shape.dtype, None)
 
         with context.loop("k", self.b.count) as k:
-            self.b.prefetch(k, shape, tile)
+            self.b.prefetch(k, tile.column, shape.columns)
             for part in self.b.parts:
                 made = self.b.at(part, k, shape, tile)
                 vectors = [writer.bind("b", cast(v, shape.dtype)) for v in made]

@@ -63,7 +63,7 @@ class _Product(GroupProduct):
         groups = self._groups(tile)
         with context.loop("k", self.rows.count // size) as k:
             for n in range(size):
-                self.rows.prefetch(k * size + n, shape, tile)
+                self.rows.prefetch(k * size + n, tile.column, shape.columns)
             for part in self.rows.parts:
                 words = self._words(part, k, shape, tile)
                 step = context.variable("k", k + part.first // size)

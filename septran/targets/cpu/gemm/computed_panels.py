@@ -161,7 +161,7 @@ class _Product(GroupProduct):
         context, size, once = self.context, self.dot.size, self._columns_at_once
         with context.loop("k", self.rows.count // size) as k:
             for n in range(size):
-                self._prefetch(column // width, k * size + n, width)
+                self.rows.prefetch(k * size + n, column, width)
             for first in range(0, width, once):
                 if columns is None:
                     self._words(k, column, first, None)
@@ -171,16 +171,6 @@ class _Product(GroupProduct):
                 if most > first:
                     with context.writer.when(least > first or context.lower(columns) > first):
                         self._words(k, column, first, some)
-
-    def _prefetch(self, panel: Index, row: Index, width: int) -> None:
-        """Ask for a line of what the next iteration computes a panel from, row after row.
-
-        All panels together have as many rows as there are lines, and lines of one page of memory
-        are best asked for one after another.
-        """
-        panels = -(-self.c.region.shape[1] // width)
-        number = self.context.variable("line", panel * self.rows.count + row)
-        self.rows.prefetch_line(number // panels, number % panels * width)
 
     def _words(self, k: Index, column: Index, first: int, count: Index | None) -> None:
         """Group `k` of each part, for as many columns as are read at once."""
