@@ -305,6 +305,7 @@ SHORT = [
     ("int8", "(X & 15) - 8", lambda x: (x & 15) - 8, True),  # eight groups fit into 16 bits
     ("int8", "(X & 127) - 64", lambda x: (x & 127) - 64, True),  # one
     ("int8", "X & 127", lambda x: x & 127, True),
+    ("int8", "X[:, :1] & X[:1, :] & 3", lambda x: x[:, :1] & x[:1, :] & 3, True),
     ("int8", "X ^ 5", lambda x: x ^ 5, False),  # 2 * 128 * 255
     ("uint8", "X & 63", lambda x: x & 63, True),
     ("uint8", "X & 127", lambda x: x & 127, False),  # 2 * 255 * 127
@@ -312,7 +313,7 @@ SHORT = [
 
 
 @pytest.mark.both_widths
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("kind", "words", "function", "short"), SHORT, ids=[f"{s[0]} {s[1]}" for s in SHORT]
 )

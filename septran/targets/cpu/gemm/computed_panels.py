@@ -179,7 +179,11 @@ class _Product(GroupProduct):
         for part in self.rows.parts:
             for quarter in range(GROUP):
                 evaluation = JoinedEvaluation(
-                    context, self.rows.accesses, quarter=quarter, joined=joined
+                    context,
+                    self.rows.accesses,
+                    lanes=self._columns_at_once,
+                    quarter=quarter,
+                    joined=joined,
                 )
                 row = k * self.dot.size + Index.of(NUMBER)
                 point = Point((row, column + first), 1, self._columns_at_once, count)

@@ -38,6 +38,8 @@ def joinable(value: ex.Expr) -> bool:
 class JoinedEvaluation(VectorEvaluation):
     """Values of a quarter of the columns of a point, of all rows of the group."""
 
+    lanes: int = field(kw_only=True)
+    """Columns that are read at once, and elements of a group for a quarter of them."""
     quarter: int = field(kw_only=True)
     """Which quarter of the columns."""
     joined: dict[tuple[View, Point], list[Expr]] = field(kw_only=True)
@@ -58,8 +60,7 @@ class JoinedEvaluation(VectorEvaluation):
             found.append(super().load(expr, replace(place, at=at)))
         if not differ and place.along is None:
             return found * GROUP
-        lanes = max(map(lanes_of, found)) if place.along is not None else 1
-        return interleaved(self.context.writer, [broadcast(v, lanes) for v in found])
+        return interleaved(self.context.writer, [broadcast(v, self.lanes) for v in found])
 
 
 def interleaved(writer: Writer, rows: Sequence[Expr]) -> list[Expr]:
