@@ -34,12 +34,17 @@ class Accumulator:
         simd.store(writer, self.buffer, writer.index(0), start, lanes)
 
     def add(self, value: Expr, count: Expr | None = None) -> None:
-        """Reduce a vector into the first lanes; only its first `count` elements if given."""
+        """Reduce a vector into the first lanes; only its first `count` elements if given.
+
+        A longer vector than the accumulator is reduced by halves first.
+        """
         writer, lanes = self.context.writer, lanes_of(value)
         if count is not None:
             mask = simd.first_lanes(count, lanes)
             # Lanes that do not exist take what changes no reduction.
             value = simd.select(mask, value, constant(self.least, self.dtype, lanes))
+        value = self._halved(value, self.lanes)
+        lanes = lanes_of(value)
         old = writer.load(self.buffer, 0, lanes)
         joined = self.context.arithmetic.join(self.function, old, value)
         writer.store(self.buffer, 0, joined, lanes)
@@ -50,22 +55,31 @@ class Accumulator:
 
     def result(self) -> Expr:
         """All lanes reduced to one."""
-        writer, lanes = self.context.writer, self.lanes
-        value = simd.load(self.buffer, writer.index(0), lanes)
+        value = simd.load(self.buffer, self.context.writer.index(0), self.lanes)
+        return self.context.writer.bind("r", self._halved(value, 1))
+
+    def _halved(self, value: Expr, most: int) -> Expr:
+        """The vector reduced to at most so many lanes."""
+        writer, lanes = self.context.writer, lanes_of(value)
         # By halves: LLVM's own reduction adds floats lane after lane where it may not reorder them.
-        while lanes > 1:
+        while lanes > most:
             half = writer.allocate("half", lanes, self.dtype)
             simd.store(writer, half, writer.index(0), value, lanes)
             lanes //= 2
             low = writer.bind("l", simd.load(half, writer.index(0), lanes))
             high = writer.bind("h", simd.load(half, writer.index(lanes), lanes))
             value = self.context.arithmetic.join(self.function, low, high)
-        return writer.bind("r", value)
+        return value
 
 
 Accesses = Mapping[Region, Access]
 COSTLY = {"exp", "exp2", "tanh", "sigmoid", "erf", "log", "log2", "sin", "cos", "power"}
 """Functions whose loops wait for the processor more than for memory."""
+AT_ONCE = 4
+"""Registers of one vector that a loop works on."""
+COMPUTING = 22
+"""Registers that keep a function of `AT_ONCE` registers out of memory: three numbers for each, and
+about ten constants."""
 PREFETCH_DISTANCE = 2048
 """How far before its use a row's only loop asks for a line: half a page. Sums of rows from a third
 level or from memory gain a tenth on Zen 5, as they do with half and twice of it."""
@@ -86,7 +100,7 @@ def emit_row(
             emit_alone(context, run[0], at, accesses)
             continue
         own = prefetches if run is prefetching else RowPrefetch()
-        lanes = vector_lanes(context, run, accesses)
+        lanes = row_lanes(context, run, accesses)
         emit_loop(RowLoop(context, run, at, accesses, own, passed), lanes)
 
 
@@ -229,8 +243,26 @@ def columns_of(statement: Statement) -> Index:
     return (statement.value if statement.function else statement.target).valid[-1]
 
 
-def vector_lanes(context: Context, run: Sequence[Statement], accesses: Accesses) -> tuple[int, int]:
-    """Lanes of one register for what is computed, and of the vectors worked on at once."""
+@dataclass(frozen=True)
+class RowLanes:
+    """The lanes of a loop over columns."""
+
+    register: int
+    """Of one register, for the longest elements that are computed."""
+    wide: int
+    """Of the vectors worked on at once."""
+    summed: int
+    """Of the accumulators."""
+
+
+def row_lanes(context: Context, run: Sequence[Statement], accesses: Accesses) -> RowLanes:
+    """The lanes of a loop that does these statements.
+
+    Vectors of several registers keep the processor busy, and sums of as many wait less for each
+    other. Beside a long computation they do not wait, but would take the registers that it needs:
+    where there are too few, the registers of a vector are joined before they are summed (softmax
+    with AVX2: a tenth faster on Zen 3).
+    """
     widest = 1
     for statement in run:
         written = compute_dtype(accesses[statement.target].storage.dtype)
@@ -243,7 +275,10 @@ def vector_lanes(context: Context, run: Sequence[Statement], accesses: Accesses)
                 widest = max(widest, itemsize(compute_dtype(node.dtype)))
     lanes = context.unit.bytes // widest
     # All statements of a loop have equally many lanes, so the longest of their elements decides.
-    return lanes, lanes * 4
+    sums = sum(statement.horizontal for statement in run)
+    crowded = sums * AT_ONCE + COMPUTING > context.unit.registers
+    folded = crowded and any(map(is_costly, run))
+    return RowLanes(lanes, lanes * AT_ONCE, lanes if folded else lanes * AT_ONCE)
 
 
 @dataclass
@@ -261,12 +296,13 @@ class RowLoop:
     evaluation: VectorEvaluation = field(init=False)
     sums: list[Accumulator | None] = field(init=False)
 
-    def begin(self, lanes: int, wide: int) -> None:
+    def begin(self, lanes: RowLanes) -> None:
         """What is done once, before the loop."""
         self.evaluation = VectorEvaluation(self.context, self.accesses)
         for statement in self.run:
-            self.evaluation.hoist(statement.value, self._point(statement, Index(), lanes, None))
-        self.sums = [self._accumulator(s, wide) for s in self.run]
+            point = self._point(statement, Index(), lanes.register, None)
+            self.evaluation.hoist(statement.value, point)
+        self.sums = [self._accumulator(s, lanes.summed) for s in self.run]
 
     def end(self) -> None:
         """Write what was summed."""
@@ -322,15 +358,14 @@ class RowLoop:
             write(context, target, spot, value, len(self.at), written)
 
 
-def emit_loops(context: Context, loops: Sequence[RowLoop], lanes: tuple[int, int]) -> None:
+def emit_loops(context: Context, loops: Sequence[RowLoop], lanes: RowLanes) -> None:
     """Loops along equally many columns as one: whole vectors, then what is left under a mask.
 
     Of each vector's columns the first loop does its part first; `end` of each is left to do.
-    `lanes` are those of one register, and of the vectors worked on at once.
     """
-    narrow, wide = lanes
+    narrow, wide = lanes.register, lanes.wide
     for one in loops:
-        one.begin(narrow, wide)
+        one.begin(lanes)
     # All loops have the same columns: `row_loops` and `stages_of` see to it.
     extent = context.variable("columns", columns_of(loops[0].run[0]))
     whole = context.variable("vectors", extent // wide)
@@ -349,7 +384,7 @@ def emit_loops(context: Context, loops: Sequence[RowLoop], lanes: tuple[int, int
                 one.vector(start, narrow, count)
 
 
-def emit_loop(one: RowLoop, lanes: tuple[int, int]) -> None:
+def emit_loop(one: RowLoop, lanes: RowLanes) -> None:
     """A loop by itself, and what it sums."""
     emit_loops(one.context, [one], lanes)
     one.end()
@@ -391,7 +426,7 @@ class _Vertical:
         """Whole vectors, then one under a mask."""
         context = self.context
         extent = context.variable("columns", self.statement.target.valid[-1])
-        lanes, _ = vector_lanes(context, [self.statement], self.accesses)
+        lanes = row_lanes(context, [self.statement], self.accesses).register
         whole = context.variable("vectors", extent // lanes)
         with context.loop("v", whole) as v:
             self._vector(v * lanes, lanes, None)

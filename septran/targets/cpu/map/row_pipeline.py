@@ -19,6 +19,7 @@ from septran.ir.index import Index
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.map.columns import (
     Accesses,
+    RowLanes,
     RowLoop,
     RowPrefetch,
     alone_in_row,
@@ -28,7 +29,7 @@ from septran.targets.cpu.map.columns import (
     emit_loops,
     far_columns,
     is_costly,
-    vector_lanes,
+    row_lanes,
 )
 from septran.targets.lower.statements import Statement, regions_of
 from septran.targets.lower.writer import Expr
@@ -198,10 +199,10 @@ class _Steps:
         at = (*self.at, row)
         return RowLoop(self.context, run, at, self.accesses, prefetches, self.passed)
 
-    def _lanes(self) -> tuple[int, int]:
+    def _lanes(self) -> RowLanes:
         """The same for all loops and rows, so that equal rows give equal results."""
         every = [statement for stage in self.stages for statement in stage.run]
-        return vector_lanes(self.context, every, self.accesses)
+        return row_lanes(self.context, every, self.accesses)
 
     def _row_prefetch(self) -> list[RowPrefetch]:
         """For each stage what it asks for: columns that no stage has brought before."""
