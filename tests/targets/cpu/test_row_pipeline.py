@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -72,3 +75,18 @@ def test_as_many_stages_are_beside_each_other_as_gain_by_it(operator, shape, bes
     kernel = septran.produce_stages(operator, "cpu-x86", shapes=shapes)
     assert kernel.tensor_ir
     assert max(found, default=0) == beside
+
+
+@pytest.mark.parametrize(("arch", "lanes"), [("avx2", 8), ("avx512", 64)])
+def test_sums_beside_an_exponential_hold_the_registers_that_are_left(arch, lanes):
+    """One register of 8 floats where there are 16 of them; four of 16 where there are 32."""
+    machine = replace(septran.load_machine("cpu-x86"), arch=arch)
+    stages = septran.produce_stages("softmax", machine=machine, shapes={"M": 64, "N": 512})
+    held = set(re.findall(r"acc(?:_\d+)? = T.alloc_buffer\(\((\d+),\)", str(stages.tensor_ir)))
+    assert held == {str(lanes)}
+
+
+def test_sums_without_a_function_beside_them_are_of_all_registers_of_a_vector():
+    machine = replace(septran.load_machine("cpu-x86"), arch="avx2")
+    stages = septran.produce_stages("reduce", machine=machine, shapes={"M": 64, "N": 512})
+    assert "acc = T.alloc_buffer((32,)" in str(stages.tensor_ir)
