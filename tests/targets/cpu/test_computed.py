@@ -307,6 +307,7 @@ SHORT = [
     ("int8", "X & 127", lambda x: x & 127, True),
     ("int8", "X[:, :1] & X[:1, :] & 3", lambda x: x[:, :1] & x[:1, :] & 3, True),
     ("int8", "X ^ 5", lambda x: x ^ 5, False),  # 2 * 128 * 255
+    ("uint8", "X & 1", lambda x: x & 1, True),  # 64 would
     ("uint8", "X & 63", lambda x: x & 63, True),
     ("uint8", "X & 127", lambda x: x & 127, False),  # 2 * 255 * 127
 ]

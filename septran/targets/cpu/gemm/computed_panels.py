@@ -50,6 +50,10 @@ from septran.targets.lower.writer import Expr
 from septran.tile.layouts import ROW
 from septran.tile.nodes import Compute
 
+MOST_CHAINED = 8
+"""Groups that are written out one after another: their sums of two products are added up by one
+instruction for all of them, which more would hardly make less of."""
+
 
 def emit_computed_pairs(context: Context, gemm: Compute, rows: Rows) -> None:
     """``C += A @ B`` or ``C = A @ B`` by ``vpmaddubsw``, where its sums certainly fit."""
@@ -108,7 +112,7 @@ class _Product(GroupProduct):
             return 1
         most = max(abs(end - self._undone) for end in self.span)
         pair = 2 * most * max(map(abs, limits(self.a.storage.dtype)))
-        return limits("int16")[1] // max(1, pair)
+        return min(limits("int16")[1] // max(1, pair), MOST_CHAINED)
 
     def emit(self) -> None:
         """All tiles, a panel of B after another, after what makes up for signs."""
