@@ -12,8 +12,11 @@ import septran
 from benchmarks.models import logic
 from benchmarks.models.minilm import EPS, HEADS, LAYERS, Weights
 
-FEW_ROWS = 64
-"""Rows up to which weights in panels were faster, on Zen 5 with AVX-512."""
+MEASURED = {"AVX512": (64, 128), "AVX2": (16, 16)}
+"""By torch's word for the vectors: rows up to which weights in panels were faster, and the width of
+the fastest panels, on Zen 5 and on Zen 3. Panels as wide as a register tile are one stream, which
+matters more the slower memory is."""
+FEW_ROWS, WIDTH = MEASURED.get(torch.backends.cpu.get_cpu_capability(), MEASURED["AVX2"])
 
 
 @dataclass(frozen=True)
@@ -118,8 +121,9 @@ class PackedMiniLM:
         return self.pool(x, batch.rows, batch.lengths)
 
 
-def panels(weight: Tensor) -> Tensor:
+def panels(weight: Tensor, most: int = WIDTH) -> Tensor:
     """Return a layer's weights [N, K] in panels [P, K, S] of columns, evenly for two cores."""
     columns, inner = weight.shape
-    width = next(s for s in (128, 64, columns) if columns % (2 * s) == 0 or s == columns)
+    halves = (most, most // 2, columns)
+    width = next(s for s in halves if columns % (2 * s) == 0 or s == columns)
     return weight.view(-1, width, inner).transpose(1, 2).contiguous()
