@@ -63,7 +63,7 @@ Static = Annotated[
 ]  # fmt: skip
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
-Value = bool | int | float | str | None
+Value = bool | int | float | str | tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _dtypes(texts: list[str]) -> dict[str, str] | str | None:
 
 
 def value_of(text: str) -> Value:
-    """Return a text's value as YAML reads it: true, 12, 0.5, null or a word."""
+    """Return a text's value as YAML reads it: true, 12, 0.5, null or a word; `0,2,1` is a tuple."""
     words: dict[str, Value] = {"true": True, "false": False, "none": None, "null": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -167,6 +167,9 @@ def value_of(text: str) -> Value:
             return kind(text)
         except ValueError:
             continue
+    entries = text.split(",")
+    if len(entries) > 1 and all(entry.strip().isdecimal() for entry in entries):
+        return tuple(map(int, entries))
     return text
 
 

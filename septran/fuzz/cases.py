@@ -52,7 +52,7 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "embedding": ("T", "V", "D"), "embedding_backward": ("T", "V", "D"),
     "logsumexp": ("M", "N"), "pool2d": ("C", "H", "W"), "swiglu": ("M", "N", "K"),
     "grouped_gemm": ("T", "K", "N"), "sliding_attention": ("M", "N"),
-    "transpose": ("B", "M", "N"), "paged_attention": ("P", "S"),
+    "permute": ("A", "B", "C"), "transpose": ("B", "M", "N"), "paged_attention": ("P", "S"),
     "paged_prefill": ("T", "P", "S"),
     "fp8_gemm": ("M", "N", "K"), "gated_delta_rule": (), "ssd": (), "moe": ("T", "D", "F"),
     "gemm": ("M", "N", "K"), "gemm_backward": ("M", "N", "K"), "softmax_backward": ("M", "N"),

@@ -6,6 +6,7 @@ Nothing but names differs, so nothing but names may differ in what the compiler 
 from __future__ import annotations
 
 import ast
+import builtins
 import keyword
 import re
 from collections.abc import Callable, Mapping
@@ -48,7 +49,7 @@ def renamed(operator: str, name: Callable[[str], str] = "my_{}".format) -> Renam
         for f in functions
         for text in _dimension_texts(f)
         for word in _WORD.findall(text)
-        if word not in flags and not keyword.iskeyword(word)
+        if word not in flags and not keyword.iskeyword(word) and not hasattr(builtins, word)
     }
     renamer = _Renamer(tasks, dims, flags, name)
     # A file's last composite is its entry.

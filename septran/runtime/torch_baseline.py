@@ -530,6 +530,11 @@ def _swiglu(_: Mapping[str, Any]) -> _NamedFunction:
     return "torch.mm, twice, silu, mul", call
 
 
+def _permute(static: Mapping[str, Any]) -> _NamedFunction:
+    order = static.get("order", (0, 2, 1, 3))
+    return "torch permute, contiguous", lambda x: x.permute(order).contiguous()
+
+
 def _transpose(_: Mapping[str, Any]) -> _NamedFunction:
     return "torch transpose, contiguous", lambda x: x.transpose(1, 2).contiguous()
 
@@ -589,6 +594,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "swiglu_backward": gradients.swiglu_backward,
     "swiglu_gates": gradients.swiglu_gates,
     "topk": _topk,
+    "permute": _permute,
     "transpose": _transpose,
     "w4a8_gemm": _w4a8_gemm,
 }

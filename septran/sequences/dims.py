@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from septran.sequences.steps import SequenceStep
-from septran.task.frontend.definition import Dim, TensorType
+from septran.task.frontend.decided_dims import Dim
+from septran.task.frontend.definition import TensorType
 
 Name = tuple[int, str]
 """A dimension as one step calls it: the step's number and the name."""

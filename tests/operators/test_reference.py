@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+import septran
 from septran import operators, task
+from septran.errors import LogicError
 from septran.runtime.torch_baseline import torch_function
 
 TILINGS = ({}, {"block_M": 16, "block_N": 24, "block_K": 8, "block_rows": 7})
@@ -583,6 +585,30 @@ def test_swiglu(tiling):
     size = np.abs(x) @ np.abs(w) * (1 + np.abs(up)) + np.abs(x) @ np.abs(v) * (1 + np.abs(x @ w))
     wanted = torch.nn.functional.silu(gate) * torch.from_numpy(up)
     close(run("swiglu", x, w, v, tiling=tiling), wanted, 40, size)
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        ((50, 37), (1, 0)), ((3, 0, 4), (2, 0, 1)), ((2, 5, 7, 26), (0, 2, 1, 3)),
+        ((2, 18, 3, 25, 4), (3, 0, 4, 1, 2)), ((2, 3, 4, 5, 6), (0, 1, 2, 3, 4)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_permute(shape, order):
+    x = normal(*shape)
+    found = run("permute", x, tiling={"block_height": 16, "block_width": 24}, order=order)
+    assert np.array_equal(found, x.transpose(order))
+
+
+@pytest.mark.parametrize(
+    "order", [(0, 1, 1), (0,), (0, 5), [1, 0], 3, (True, False), (5, 4, 3, 2, 1, 0)], ids=str
+)
+def test_no_order(order):
+    axes = np.size(order)
+    with pytest.raises(LogicError) as error:
+        septran.compile("permute", static={"order": order})(normal(*range(2, axes + 2)))
+    assert "order" in error.value.message
 
 
 @pytest.mark.parametrize("shape", [(2, 50, 37), (1, 1, 5), (3, 0, 4)], ids=str)

@@ -17,9 +17,8 @@ from septran.task.errors import (
     TaskFunctionError,
     UnknownTaskError,
 )
+from septran.task.frontend.decided_dims import Dim, decided_dims
 from septran.task.frontend.python_errors import unknown_attribute
-
-Dim = str | int | None
 
 
 @dataclass(frozen=True)
@@ -137,9 +136,17 @@ class Task:
         return f"<task {self.name}>"
 
     def specialised(self, static: Mapping[str, Any]) -> tuple[tuple[str, TensorType], ...]:
-        """The tensor parameters with conditional dimensions decided: ``K if flag else M``."""
+        """The tensor parameters, with the dimensions that static values decide."""
         flags = {k.name: k.default for k in self.keywords if k.static} | dict(static)
-        return tuple((name, _decided(kind, flags)) for name, kind in self.tensors)
+        return tuple(
+            (
+                n,
+                kind
+                if kind.dims is None
+                else replace(kind, dims=decided_dims(kind.dims, flags, self.location)),
+            )
+            for n, kind in self.tensors
+        )
 
 
 def define(
@@ -241,21 +248,6 @@ def _annotation(annotation: Any, function: Callable[..., None], where: Location)
                 hint='write task.Tensor["M", "N"], an element type (task.int32) or a Python type',
             ) from None
     return annotation
-
-
-def _decided(kind: TensorType, flags: Mapping[str, Any]) -> TensorType:
-    if kind.dims is None:
-        return kind
-    return replace(kind, dims=tuple(_decided_dim(d, flags) for d in kind.dims))
-
-
-def _decided_dim(dim: Dim, flags: Mapping[str, Any]) -> Dim:
-    if not isinstance(dim, str) or dim.isidentifier():
-        return dim
-    tree = ast.parse(dim, mode="eval").body
-    while isinstance(tree, ast.IfExp) and isinstance(tree.test, ast.Name):
-        tree = tree.body if flags.get(tree.test.id) else tree.orelse
-    return ast.unparse(tree)
 
 
 def _tensor_type(items: Any, privilege: str | None) -> TensorType:

@@ -110,6 +110,7 @@ _FLAG_KINDS: tuple[tuple[type, Any, str], ...] = (
     (int, Real, "a number"),
     (float, Real, "a number"),
     (str, str, "a word"),
+    (tuple, tuple, "a tuple of integers"),
 )
 """For the kind of a default, the kinds that a value may have, and their name."""
 

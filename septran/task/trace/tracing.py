@@ -597,7 +597,11 @@ def trace(
         check_dtype(logic, name, kind.dtype, dtype, logic.location)
         views.append((shape, sizes.get(name) or tuple(map(Index.of, shape)), dtype))
     scalars, keywords = entry_keywords(logic, given)
-    tracer.static = fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
+    tracer.static = fixed = {
+        k: str(v) if isinstance(v, tuple) else v  # a mapping compares numbers and words
+        for k, v in keywords.items()
+        if not isinstance(v, Expression)
+    }
     with _tracing(tracer):
         try:
             root = _with_tables(tracer.run(logic, views, keywords, logic.location))
