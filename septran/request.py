@@ -28,6 +28,7 @@ from septran.mapping.rules import Facts
 from septran.runtime.signature import Signature, TensorParam
 from septran.task import Task, complete, find_entry, load_logic, trace, written
 from septran.task.errors import InferenceError
+from septran.task.frontend.decided_dims import pickable
 from septran.task.frontend.definition import TensorType
 from septran.task.trace.arguments import checked_static
 from septran.task.trace.dims import NOTHING_DYNAMIC, extent, named_dims
@@ -327,8 +328,10 @@ def _check_names(
     formulas = [str(d) for _, kind in tensors for d in kind.dims or ()]
     dims = {n for formula in formulas for n in re.findall(r"[A-Za-z_]\w*", formula)}
     known = {name for name, _ in tensors} | dims - {k.name for k in entry.keywords}
+    # Sizes may be given for dimensions that static values do not pick, as an example's are.
+    unpicked = {n for _, kind in entry.tensors for d in kind.dims or () for n in pickable(d)}
     for name in named:
-        if name not in known:
+        if name not in known | unpicked:
             message = f"{entry.name} has no tensor or dimension {name!r}"
             raise MissingLogicError(message, entry.location, hint=nearest(name, known))
 

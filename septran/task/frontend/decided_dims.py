@@ -19,6 +19,14 @@ def decided_dims(
     return tuple(one for dim in dims for one in _decided(dim, flags, where))
 
 
+def pickable(dim: Dim) -> set[str]:
+    """Return the names that a static tuple picks from: A, B and C of ``(A, B, C)[order]``."""
+    tree = ast.parse(dim, mode="eval").body if isinstance(dim, str) else None
+    if isinstance(tree, ast.Subscript) and isinstance(tree.value, ast.Tuple):
+        return {n.id for n in ast.walk(tree.value) if isinstance(n, ast.Name)}
+    return set()
+
+
 def _decided(dim: Dim, flags: Mapping[str, Any], where: Location) -> tuple[Dim, ...]:
     if not isinstance(dim, str) or dim.isidentifier():
         return (dim,)
