@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from septran.cli import COMMANDS, app
+from septran.commands.arguments import value_of
 from septran.machine.loader import mappings_root
 from tests.tiers import slow_where
 
@@ -532,3 +533,8 @@ def test_a_full_traceback_is_shown_on_request():
     assert full.returncode == 1
     assert "Traceback" in full.stderr
     assert "no operator 'gem' [SEP118]" in full.stderr
+
+
+def test_a_static_tuple():
+    found = [value_of(text) for text in ("2,0,1", "2, 0", "2", "a,b", "1,x", ",")]
+    assert found == [(2, 0, 1), (2, 0), 2, "a,b", "1,x", ","]
