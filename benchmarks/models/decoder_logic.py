@@ -10,6 +10,7 @@ from collections.abc import Callable
 import septran
 from septran import task
 from septran.operators.attention import attention_block
+from septran.operators.moe import open_gate
 from septran.task import Task
 
 EXAMPLE = {"H": 8, "G": 2, "E": 32, "N": 96, "position": 40}
@@ -86,12 +87,6 @@ def attend(
         task.launch(attention_block, Op[g, 0], Qp[g, 0], k, v, scale=scale, ahead=None)
 
 
-@task.define(leaf=True)
-def gate_tile(Z, gate, up):
-    """Z = silu(gate) * up on one tile."""
-    Z[:, :] = task.silu(gate) * up
-
-
 @task.define
 def gated(Z: task.Out["M", "N // 2"], H: task.In["M", "N"]):
     """The left half of each row gates the right one, as `swiglu` after its two products."""
@@ -99,7 +94,7 @@ def gated(Z: task.Out["M", "N // 2"], H: task.In["M", "N"]):
     parts = (task.partition(x, shape=tile) for x in (Z, *halves(H, Z.shape[1])))
     Zp, gates, ups = parts
     for i, j in task.parallel_range(Zp.shape):
-        task.launch(gate_tile, Zp[i, j], gates[i, j], ups[i, j])
+        task.launch(open_gate, Zp[i, j], gates[i, j], ups[i, j], act="silu")
 
 
 OWN = {"append": append, "attend": attend, "combine": "elementwise_binary", "gated": gated}

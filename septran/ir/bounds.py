@@ -52,7 +52,7 @@ def bounds(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> Range:
     """
     alone = len(index.terms) < 2 or not any(isinstance(a, Min | Max) for a, _ in index.terms)
     if alone and not extents:  # most are, and this is called very often
-        return _kept_interval(index, tuple(map(ranges.get, index.ordered_variables())))
+        return _kept_interval(index, spans_in(index, ranges))
     return least(index, ranges, extents), greatest(index, ranges, extents)
 
 
@@ -61,9 +61,14 @@ def _kept_interval(index: Index, spans: tuple[Range | None, ...]) -> Range:
     return _interval(index, spans_of(index, spans), NO_LOOPS)
 
 
+def spans_in(index: Index, ranges: Ranges) -> tuple[Range | None, ...]:
+    """The ranges of the index's variables in their order, by which what is known of it is kept."""
+    return tuple(map(ranges.get, index.ordered_variables))
+
+
 def spans_of(index: Index, spans: tuple[Range | None, ...]) -> dict[Var, Range]:
     """The ranges of the index's variables in their order by name, those that have one."""
-    known = zip(index.ordered_variables(), spans, strict=True)
+    known = zip(index.ordered_variables, spans, strict=True)
     return {variable: span for variable, span in known if span is not None}
 
 
@@ -81,7 +86,7 @@ def least(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
     """Return the lower bound of `bounds`."""
     if extents:
         return _least(index, ranges, extents)
-    return _kept_least(index, tuple(map(ranges.get, index.ordered_variables())))
+    return _kept_least(index, spans_in(index, ranges))
 
 
 @lru_cache(maxsize=1 << 15)

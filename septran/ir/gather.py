@@ -77,6 +77,8 @@ def repeats(view: View) -> bool:
     if rows is not None and _separate(view, rows):
         return False
     size = math.prod(view.shape)
+    if size < 2:
+        return False
     if size > REPEATS:  # merged axes, which do not overlap, or windows, which do in small, too
         half = replace(view, shape=tuple((e + 1) // 2 for e in view.shape))
         return rows is not None or repeats(half)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Union
 
 from septran.ir.atoms import (
@@ -28,12 +28,12 @@ from septran.ir.atoms import (
     Min,
     Mod,
     parts_of,
+    remembering,
     variables_of,
 )
 from septran.ir.atoms import Var as Var  # part of this module's interface
 from septran.ir.bounds import Range as Range
-from septran.ir.bounds import bounds, bounds_if_known, spans_of
-from septran.ir.remembering import remembering
+from septran.ir.bounds import bounds, bounds_if_known, spans_in, spans_of
 
 IndexLike = Union["Index", Var, int]
 
@@ -139,16 +139,12 @@ class Index:
 
     def variables(self) -> frozenset[Var]:
         """Return all variables of the index, also those inside of divisions and minima."""
-        return frozenset(self.ordered_variables())
+        return frozenset(self.ordered_variables)
 
+    @cached_property
     def ordered_variables(self) -> tuple[Var, ...]:
-        """Return `variables` in the order in which they occur, worked out once."""
-        try:
-            return self._variables  # type: ignore[attr-defined,no-any-return]
-        except AttributeError:
-            found = tuple(dict.fromkeys(v for atom, _ in self.terms for v in variables_of(atom)))
-            object.__setattr__(self, "_variables", found)
-            return found
+        """All variables in the order in which they occur."""
+        return tuple(dict.fromkeys(v for atom, _ in self.terms for v in variables_of(atom)))
 
     def elements(self) -> Iterator[Element]:
         """The elements of tensors in it, those of coordinates before the ones they lead to."""
@@ -226,7 +222,7 @@ class Index:
                 break
         else:
             return self  # a sum of variables that are free
-        return _kept_simple(self, tuple(map(ranges.get, self.ordered_variables())))
+        return _kept_simple(self, spans_in(self, ranges))
 
 
 @lru_cache(maxsize=1 << 15)

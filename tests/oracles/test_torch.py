@@ -51,7 +51,7 @@ def test_every_type_is_as_torch_has_it(name):
     total, place = Outcome(), [*opinfo.ADAPTERS].index(name)
     for number, dtype in enumerate(DTYPES):
         runs = ("cpu", "reference") if (place + number) % 3 == 0 else ("reference",)
-        total += compared(name, dtype, *runs, part=slice(number // 3 % 3, None, 3))
+        total += compared(name, dtype, *runs, part=slice((number + number // 3) % 3, None, 3))
     assert total.samples
     assert_same(total)
 

@@ -162,6 +162,7 @@ def test_repeated_elements_are_noticed():
     assert not repeats(make((d[0] * 2 + d[1],), 3, 2))
     assert repeats(make((d[0],), 3, 2))
     assert not repeats(make((d[0],), 3, 1))
+    assert not repeats(make((d[0] // 300, d[1] % 300), 0, 2))
     assert not repeats(make((d[0] // 300, d[0] % 300), 90000))
     assert repeats(make((d[0] * 200 + d[1],), 300, 400))
 

@@ -58,8 +58,7 @@ def like(value: Expr, number: float) -> Expr:
 
 def words(value: Expr) -> Expr:
     """The same bytes as signed integers of 32 bits."""
-    count = lanes_of(value) * itemsize(element_of(value)) // 4
-    return tirx.reinterpret(vector_type("int32", count), value)
+    return bits(value, "int32")
 
 
 def call(dtype: str, lanes: int, name: str, *arguments: Expr) -> Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm import tirx
 
+from septran.dtypes import itemsize
 from septran.targets.lower.writer import Expr
 
 
@@ -39,7 +40,8 @@ def cast(value: Expr, dtype: str) -> Expr:
 
 
 def bits(value: Expr, dtype: str) -> Expr:
-    """The same bits read as another type of equal size."""
+    """The same bits read as elements of another type, more or fewer where these differ in size."""
     if element_of(value) == dtype:
         return value
-    return tirx.reinterpret(vector_type(dtype, lanes_of(value)), value)
+    size = lanes_of(value) * itemsize(element_of(value))
+    return tirx.reinterpret(vector_type(dtype, size // itemsize(dtype)), value)

@@ -32,6 +32,12 @@ class TensorType:
     span: tuple[int, int] | None = None
     """Of an integer that a call tells, the least and the greatest that it may be."""
 
+    def decided(self, flags: Mapping[str, Any], where: Location) -> TensorType:
+        """Return it with the dimensions that static values decide; raises LaunchArgumentsError."""
+        if self.dims is None:
+            return self
+        return replace(self, dims=decided_dims(self.dims, flags, where))
+
 
 class Tensor:
     """The annotation ``Tensor["M", "N"]`` or ``Tensor["M", "N", float32]`` of a parameter."""
@@ -138,15 +144,7 @@ class Task:
     def specialised(self, static: Mapping[str, Any]) -> tuple[tuple[str, TensorType], ...]:
         """The tensor parameters, with the dimensions that static values decide."""
         flags = {k.name: k.default for k in self.keywords if k.static} | dict(static)
-        return tuple(
-            (
-                n,
-                kind
-                if kind.dims is None
-                else replace(kind, dims=decided_dims(kind.dims, flags, self.location)),
-            )
-            for n, kind in self.tensors
-        )
+        return tuple((name, kind.decided(flags, self.location)) for name, kind in self.tensors)
 
 
 def define(

@@ -16,7 +16,7 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.computed import Part, Rows, emit_computed_sums
-from septran.targets.cpu.gemm.dot_instructions import VPDPBUSD
+from septran.targets.cpu.gemm.dot_instructions import VPDPBUSD, Dot
 from septran.targets.cpu.gemm.group_dots import WORD, GroupProduct
 from septran.targets.cpu.gemm.microkernel import register_tile, tiles
 from septran.targets.cpu.gemm.results import RegisterTile, Shape, prefetch
@@ -27,19 +27,12 @@ from septran.tile.nodes import Compute
 
 def emit_computed_dots(context: Context, gemm: Compute, rows: Rows) -> None:
     """``C += A @ B`` or ``C = A @ B`` by ``vpdpbusd``, where A's groups lie side by side."""
-    c, a = map(context.access, gemm.operands[:2])
-    b = gemm.operands[2]
-    storage = Storage(b.buffer, b.shape, rows.held, ROW, None, rows.held)
-    work = _Product(context, VPDPBUSD, gemm, c, a, Access(storage, b, Index()), rows)
-    if work.fits:
-        work.emit()
-    else:
-        emit_computed_sums(context, gemm, rows)
+    emit_where_it_fits(_Product, VPDPBUSD, context, gemm, rows)
 
 
 @dataclass
-class _Product(GroupProduct):
-    """One gemm whose B is nowhere."""
+class ComputedProduct(GroupProduct):
+    """One gemm whose B is nowhere as a whole."""
 
     rows: Rows
 
@@ -48,6 +41,25 @@ class _Product(GroupProduct):
         """Whether parts are of whole groups, and so are A's rows, one after another."""
         plain = self.grouped is not None and not self.operands.walk.extents
         return plain and self.rows.count % self.dot.size == 0
+
+
+def emit_where_it_fits(
+    kind: type[ComputedProduct], dot: Dot, context: Context, gemm: Compute, rows: Rows
+) -> None:
+    """A product by groups where B and the rows of A are such, else by sums."""
+    c, a = map(context.access, gemm.operands[:2])
+    b = gemm.operands[2]
+    storage = Storage(b.buffer, b.shape, rows.held, ROW, None, rows.held)
+    work = kind(context, dot, gemm, c, a, Access(storage, b, Index()), rows)
+    if work.fits:
+        work.emit()
+    else:
+        emit_computed_sums(context, gemm, rows)
+
+
+@dataclass
+class _Product(ComputedProduct):
+    """One gemm whose B is in registers alone."""
 
     def emit(self) -> None:
         """All tiles, after what makes up for signs."""

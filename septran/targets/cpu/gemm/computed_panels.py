@@ -19,19 +19,18 @@ from typing import Any
 from septran.dtypes import itemsize
 from septran.ir.index import Index
 from septran.targets.cpu import simd
-from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.gemm.computed import Part, Rows, as_held, emit_computed_sums
+from septran.targets.cpu.gemm.computed import Part, Rows, as_held
+from septran.targets.cpu.gemm.computed_dots import ComputedProduct, emit_where_it_fits
 from septran.targets.cpu.gemm.dot_instructions import (
     BYTE_PAIRS,
     ONES,
     VPDPBUSD,
     VPMADDUBSW,
     VPMADDWD,
-    Dot,
     byte_pairs,
 )
-from septran.targets.cpu.gemm.group_dots import WORD, GroupProduct
+from septran.targets.cpu.gemm.group_dots import WORD
 from septran.targets.cpu.gemm.joined_rows import (
     GROUP,
     NUMBER,
@@ -47,7 +46,6 @@ from septran.targets.cpu.simd import AVX2, CACHE_LINE
 from septran.targets.lower.statements import Point, operand_point
 from septran.targets.lower.values import bits, broadcast, vector_type
 from septran.targets.lower.writer import Expr
-from septran.tile.layouts import ROW
 from septran.tile.nodes import Compute
 
 MOST_CHAINED = 8
@@ -57,30 +55,17 @@ instruction for all of them, which more would hardly make less of."""
 
 def emit_computed_pairs(context: Context, gemm: Compute, rows: Rows) -> None:
     """``C += A @ B`` or ``C = A @ B`` by ``vpmaddubsw``, where its sums certainly fit."""
-    _emit(VPMADDUBSW, context, gemm, rows)
+    emit_where_it_fits(_Product, VPMADDUBSW, context, gemm, rows)
 
 
 def emit_computed_short_dots(context: Context, gemm: Compute, rows: Rows) -> None:
     """The same by AVX-VNNI's ``vpdpbusd``, in vectors of 256 bits on any processor."""
-    _emit(VPDPBUSD, replace(context, unit=AVX2), gemm, rows)
-
-
-def _emit(dot: Dot, context: Context, gemm: Compute, rows: Rows) -> None:
-    c, a = map(context.access, gemm.operands[:2])
-    b = gemm.operands[2]
-    storage = Storage(b.buffer, b.shape, rows.held, ROW, None, rows.held)
-    work = _Product(context, dot, gemm, c, a, Access(storage, b, Index()), rows)
-    if work.fits:
-        work.emit()
-    else:
-        emit_computed_sums(context, gemm, rows)
+    emit_where_it_fits(_Product, VPDPBUSD, replace(context, unit=AVX2), gemm, rows)
 
 
 @dataclass
-class _Product(GroupProduct):
+class _Product(ComputedProduct):
     """One gemm whose B is nowhere but a panel at a time."""
-
-    rows: Rows
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,11 +76,9 @@ class _Product(GroupProduct):
 
     @property
     def fits(self) -> bool:
-        """Whether parts are of whole groups, and so are A's rows, and no sum of two saturates."""
-        plain = self.grouped is not None and not self.operands.walk.extents
-        whole = self.rows.count % self.dot.size == 0
+        """Whether no sum of two saturates, either."""
         joins = all(joinable(part.statement.value) for part in self.rows.parts)
-        return plain and whole and joins and self._chain > 0
+        return super().fits and joins and self._chain > 0
 
     @property
     def _undone(self) -> int:

@@ -18,7 +18,7 @@ from septran.ir.index import Index, Var
 from septran.ir.views import View
 from septran.targets.cpu.map.values import VectorEvaluation
 from septran.targets.lower.statements import Point
-from septran.targets.lower.values import bits, broadcast, element_of, lanes_of, vector_type
+from septran.targets.lower.values import bits, broadcast, element_of, lanes_of
 from septran.targets.lower.writer import Expr, Writer
 
 GROUP = 4
@@ -69,7 +69,7 @@ def interleaved(writer: Writer, rows: Sequence[Expr]) -> list[Expr]:
     four = list(rows) * (GROUP // len(rows))
     lanes, dtype = lanes_of(rows[0]), element_of(rows[0])
     if itemsize(dtype) == 1 and lanes in (2 * BLOCK, 4 * BLOCK):
-        return [bits_as(v, dtype) for v in _by_blocks(writer, four)]
+        return [bits(v, dtype) for v in _by_blocks(writer, four)]
     found = []
     for first in range(0, lanes, lanes // GROUP):
         columns = range(first, first + lanes // GROUP)
@@ -78,19 +78,13 @@ def interleaved(writer: Writer, rows: Sequence[Expr]) -> list[Expr]:
     return found
 
 
-def bits_as(value: Expr, dtype: str) -> Expr:
-    """The bytes of a vector as elements of another size."""
-    size = lanes_of(value) * itemsize(element_of(value))
-    return tirx.reinterpret(vector_type(dtype, size // itemsize(dtype)), value)
-
-
 def _by_blocks(writer: Writer, rows: Sequence[Expr]) -> list[Expr]:
     """Bytes, by two steps of ``vpunpck``, and what puts its blocks in order."""
     bytes_ = [bits(row, "uint8") for row in rows]
     pairs = [_zipped(writer, bytes_[n], bytes_[n + 1]) for n in (0, 2)]
-    both = zip(*([bits_as(v, "uint16") for v in pair] for pair in pairs), strict=True)
+    both = zip(*([bits(v, "uint16") for v in pair] for pair in pairs), strict=True)
     # Of each block of 16 columns the first four, the next four, and so on.
-    fours = [bits_as(v, "uint32") for left, right in both for v in _zipped(writer, left, right)]
+    fours = [bits(v, "uint32") for left, right in both for v in _zipped(writer, left, right)]
     if lanes_of(rows[0]) == 2 * BLOCK:
         return _chosen(writer, fours, [(0, 2), (1, 3)], across=False)
     low = _chosen(writer, fours, [(0, 4, 1, 5), (2, 6, 3, 7)], across=False)
