@@ -12,6 +12,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.tiers import outside_share, share
+
 # A busy machine takes its time for an example: that is no mistake of what is tested.
 hypothesis.settings.register_profile("septran", deadline=None)
 hypothesis.settings.load_profile("septran")
@@ -29,6 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--stuck-after", type=float, default=660, metavar="SECONDS",
         help="end a process in which no test has begun or ended for so long",
+    )  # fmt: skip
+    parser.addoption(
+        "--share", type=share, default=(1, 1), metavar="K/N",
+        help="of the slow cases of each swept function only every N-th, from the K-th on",
     )  # fmt: skip
 
 
@@ -135,6 +141,14 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Iterator[None]:
         if number % step != first % step:
             each.add_marker("slow")
     return made
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases of sweeps that are not in the share that this run takes."""
+    others = outside_share(items, *config.option.share)
+    if others:
+        items[:] = [item for item in items if item not in others]
+        config.hook.pytest_deselected(items=list(others))
 
 
 class Golden:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+from dataclasses import dataclass
+
 import pytest
 
-from tests.tiers import in_turn
+from tests.tiers import SWEEP, in_turn, outside_share, share
 
 
 @pytest.mark.one_in(3, first=1)
@@ -21,3 +24,38 @@ def test_each_of_both_is_fast_with_one_of_the_other():
     fast = in_turn("abcde", [1, 2, 3], first=1, slow="d", alone=True)
     assert [p.values for p in fast] == [("a", 2), ("b", 3), ("c", 1), ("d", 2), ("e", 3)]
     assert [p.values for p in pairs if not p.marks] == [("a", 2), ("b", 3), ("c", 1), ("e", 3)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a share looks at of a test."""
+
+    nodeid: str
+    slow: bool = True
+
+    def get_closest_marker(self, name):
+        return (self.slow and name == "slow") or None
+
+
+def test_shares_have_each_case_of_a_sweep_once_and_each_value_of_its_parameters():
+    sweep = [Case(f"a.py::test_b[{x}-{y}]") for x in "abcdefg" for y in range(3)]
+    shares = [[c for c in sweep if c not in outside_share(sweep, k, 3)] for k in (1, 2, 3)]
+    assert sorted(c.nodeid for each in shares for c in each) == sorted(c.nodeid for c in sweep)
+    for each in shares:
+        assert {c.nodeid[-4] for c in each} == {*"abcdefg"}
+        assert {c.nodeid[-2] for c in each} == {*"012"}
+
+
+def test_a_share_has_all_that_is_fast_and_all_of_few_cases():
+    fast = [Case(f"a.py::test_b[{n}]", slow=False) for n in range(20)]
+    few = [Case(f"a.py::test_c[{n}]") for n in range(SWEEP - 1)]
+    other = [Case("a.py::test_d"), Case("b.py::test_d")]
+    assert not outside_share([*fast, *few, *other], 1, 3)
+    assert not outside_share([Case(f"a.py::test_b[{n}]") for n in range(20)], 1, 1)
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/3", "4/3", "a/b", "1/"])
+def test_a_share_is_a_number_of_how_many(text):
+    assert share("2/3") == (2, 3)
+    with pytest.raises(argparse.ArgumentTypeError, match="such as 2/3"):
+        share(text)

@@ -1,11 +1,16 @@
-"""Parameters of tests of which a plain `pytest` takes only some."""
+"""Parameters of tests of which a plain `pytest` takes only some, and shares of the slow ones."""
 
 from __future__ import annotations
 
+import argparse
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
+
+SWEEP = 6
+"""Slow cases from which on a function's are a sweep, of which a run may take a share."""
 
 
 def slow_where(is_slow: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
@@ -53,3 +58,30 @@ def in_turn(
         for m, b in enumerate(seconds)
         if not alone or m == (first + n) % len(seconds)
     ]
+
+
+def share(text: str) -> tuple[int, int]:
+    """The numbers of a share, such as ``2/3``; raises ArgumentTypeError for another text."""
+    first, _, parts = text.partition("/")
+    if not (first.isdecimal() and parts.isdecimal() and 1 <= int(first) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"a share is such as 2/3, the second of three, not {text}")
+    return int(first), int(parts)
+
+
+def outside_share(items: Iterable[pytest.Item], first: int, parts: int) -> set[pytest.Item]:
+    """The slow cases of sweeps that another of `parts` runs takes than the one of number `first`.
+
+    Neighbours are in different shares, and so are those one round of `parts` apart: a share has
+    every value of an inner parameter, however many there are.
+    """
+    sweeps = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("slow"):
+            sweeps[item.nodeid.partition("[")[0]].append(item)
+    return {
+        item
+        for cases in sweeps.values()
+        if len(cases) >= SWEEP
+        for number, item in enumerate(cases)
+        if (number + number // parts) % parts != first - 1
+    }
