@@ -124,12 +124,13 @@ class Element:
     """An element of a tensor of integers, read when the kernel runs: ``pages[b, p]``.
 
     Analyses know of it that it is one of `extent` positions, and nothing else. It reads a tensor
-    that the kernel's caller passes and the kernel does not write, so that it is the same wherever
-    and whenever it is read: passes move and copy it as they do a loop index.
+    that the kernel's caller passes, or one that the kernel has written before the statement of the
+    entry that reads it, and writes no more: there it is the same wherever and whenever it is read,
+    and passes move and copy it as they do a loop index.
     """
 
     tensor: str
-    """The entry's parameter that it is read from."""
+    """The entry's parameter that it is read from, or the name of a temporary (`table_name`)."""
     at: tuple[Index, ...]
     """Its coordinates; those of a gathered view have axis variables."""
     extent: int
@@ -196,6 +197,15 @@ class ExtentProduct:
 
     def __str__(self) -> str:
         return f"{_bracket(self.value)}*{self.size}"
+
+
+def table_name(path: str, temporary: str) -> str:
+    """The name, unique in a tree, of a temporary of the task at `path` for who reads its elements.
+
+    Of the entry's own it is the name that the tree has.
+    """
+    inside = path.partition("/")[2]
+    return f"{inside}/{temporary}".replace("#", "_").replace("/", ".") if inside else temporary
 
 
 def table_of(tensor: str) -> Var:

@@ -9,16 +9,17 @@ by hand.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from septran.dtypes import accumulator_dtype, compute_dtype, is_float, promote
 from septran.errors import SepTranError
 from septran.ir import expressions as ex
-from septran.ir.atoms import ElementRangeError, tables
+from septran.ir.atoms import ElementRangeError, table_name, table_of
 from septran.ir.gather import composed, extents, read, write
 from septran.ir.gather import evaluate as evaluate_index
 from septran.ir.index import Var
@@ -27,7 +28,7 @@ from septran.runtime import rounding
 from septran.runtime.rounding import Array, Bounded, cast, exact, gamma
 from septran.task.errors import CountRangeError, IndexRangeError
 from septran.task.reference import positions
-from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskTree
+from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskNode, TaskTree
 
 SAFETY = 2.0
 """The factor on the bound: the reference rounds, too, and by no more than the kernel."""
@@ -131,10 +132,19 @@ def error_bounds(
         start = cast(exact(np.zeros(param.shape) if given is None else given), param.dtype)
         held[param.name] = _Held(_Tensor(param.dtype, start), View.whole(param.name, param.shape))
     numbers = {s.name: s.default for s in tree.scalars if s.default is not None}
-    run = _Run(dict(tables(arrays)), {**numbers, **(scalars or {})}, flushed)
+    run = _Run({}, {**numbers, **(scalars or {})}, flushed)
+    for name, param in held.items():
+        run.has_indices(name, param.tensor)
     with np.errstate(all="ignore"):
-        run.body(tree.root.body, dict(held))
-        return {p.name: held[p.name].tensor.bounded() for p in tree.root.params if p.writes}
+        run.body(tree.root, tree.root.body, dict(held))
+        outputs = {p.name: held[p.name].tensor.bounded() for p in tree.root.params if p.writes}
+    # With another index anything may be anywhere.
+    return {n: rounding.lost(x) for n, x in outputs.items()} if run.doubt else outputs
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _tables(view: View) -> tuple[str, ...]:
+    return tuple(element.tensor for element in view.elements())
 
 
 class _Tensor:
@@ -247,42 +257,67 @@ class _Held:
 class _Run:
     """A run of the tree in program order, as in `task.reference`, on bounded numbers."""
 
-    values: dict[Var, int]
+    values: dict[Var, Any]
+    """Of loop indices, and tensors of integers by `table_of`."""
     scalars: Mapping[str, float | int]
     flushed: frozenset[str] = frozenset()
+    integers: dict[str, _Tensor] = field(default_factory=dict)
+    """Tensors that elements may be read from, by their names in the tree."""
+    doubt: bool = False
+    """Whether rows were chosen, or iterations counted, by integers that rounding may change."""
 
-    def body(self, statements: tuple[Statement, ...], env: dict[str, _Held]) -> None:
+    def has_indices(self, name: str, tensor: _Tensor) -> None:
+        """Let elements be read of a tensor if it is one of integers."""
+        if not is_float(tensor.dtype):
+            self.values[table_of(name)] = tensor.value
+            self.integers[name] = tensor
+
+    def look(self, tables: Iterable[str]) -> None:
+        """Note whether tensors by which rows are chosen or iterations counted are certain."""
+        self.doubt = self.doubt or any(self.integers[name].error.any() for name in tables)
+
+    def part(self, held: _Held, view: View) -> View:
+        """Return a view of a task's tensor as one of the tensor in which it lies."""
+        found = held.part(view)
+        self.look(_tables(found))
+        return found
+
+    def body(
+        self, task: TaskNode, statements: tuple[Statement, ...], env: dict[str, _Held]
+    ) -> None:
         for statement in statements:
             try:
-                self.statement(statement, env)
+                self.statement(task, statement, env)
             except ElementRangeError as error:
                 kind = CountRangeError if isinstance(statement, Loop) else IndexRangeError
                 raise kind.of(error, statement.location) from None
 
-    def statement(self, statement: Statement, env: dict[str, _Held]) -> None:
+    def statement(self, task: TaskNode, statement: Statement, env: dict[str, _Held]) -> None:
         match statement:
             case Loop():
-                self.loop(statement, env)
+                self.loop(task, statement, env)
             case Allocate():
-                env[statement.name] = self.allocate(statement)
+                held = env[statement.name] = self.allocate(statement)
+                self.has_indices(table_name(task.path, statement.name), held.tensor)
             case Launch():
                 pairs = zip(statement.task.params, statement.arguments, strict=True)
                 inner = {
                     p.name: _Held(env[v.tensor].tensor, env[v.tensor].part(v)) for p, v in pairs
                 }
-                self.body(statement.task.body, inner)
+                self.body(statement.task, statement.task.body, inner)
             case Primitive():
                 self.primitive(statement, env)
             case Assign():
                 held = env[statement.target.tensor]
                 new = self.value(statement.value, env)
-                held.tensor.write(held.part(statement.target), self.values, new)
+                held.tensor.write(self.part(held, statement.target), self.values, new)
 
-    def loop(self, loop: Loop, env: dict[str, _Held]) -> None:
+    def loop(self, task: TaskNode, loop: Loop, env: dict[str, _Held]) -> None:
+        self.look(e.tensor for extent in loop.extents for e in extent.elements())
         sizes = [range(e.evaluate(self.values)) for e in loop.extents]
         for turn in itertools.product(*sizes):
             self.values.update(zip(loop.variables, turn, strict=True))
-            self.body(loop.body, env)
+            self.body(task, loop.body, env)
 
     def allocate(self, statement: Allocate) -> _Held:
         fill = statement.fill
@@ -295,7 +330,7 @@ class _Run:
 
     def read(self, view: View, env: dict[str, _Held]) -> Bounded:
         held = env[view.tensor]
-        return held.tensor.read(held.part(view), self.values)
+        return held.tensor.read(self.part(held, view), self.values)
 
     def factor(self, view: View, env: dict[str, _Held]) -> Bounded:
         """Return an operand of a product; some instructions flush its subnormal numbers to zero."""
@@ -304,7 +339,7 @@ class _Run:
 
     def primitive(self, statement: Primitive, env: dict[str, _Held]) -> None:
         target = env[statement.operands[0].tensor]
-        place = target.part(statement.operands[0])
+        place = self.part(target, statement.operands[0])
         match statement.name:
             case "gemm":
                 a, b = (self.factor(v, env) for v in statement.operands[1:])

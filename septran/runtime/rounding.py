@@ -260,10 +260,28 @@ def sort(x: Bounded, count: int, *, descending: bool) -> Bounded:
 
 
 def argsort(x: Bounded, count: int, *, descending: bool) -> Bounded:
-    """Return the places of the first elements of each row in order; unknown in inexact rows."""
-    value = order(x.value, descending=descending)[..., :count]
-    unsure = np.broadcast_to(x.error, x.value.shape).any(axis=-1, keepdims=True)
-    return Bounded(value, np.broadcast_to(_unknown(unsure), value.shape), "int64")
+    """Return the places of the first elements of each row in order.
+
+    A place is known where no element before it and none behind it may change places with it.
+    """
+    value = order(x.value, descending=descending)
+    sign = -1.0 if descending else 1.0
+    ranked = sign * np.take_along_axis(x.value.astype(float), value, -1)
+    error = np.take_along_axis(np.broadcast_to(x.error, x.value.shape), value, -1)
+    low, high = ranked - error, ranked + error
+    # The greatest of those before each place, and the least of those behind it.
+    none = np.full((*low.shape[:-1], 1), np.inf)
+    before = np.concatenate([-none, np.maximum.accumulate(high, -1)[..., :-1]], -1)
+    behind = np.minimum.accumulate(low[..., ::-1], -1)[..., ::-1]
+    behind = np.concatenate([behind[..., 1:], none], -1)
+    exact = ~error.any(axis=-1, keepdims=True)
+    unsure = ~(exact | ((before < low) & (high < behind)))
+    return Bounded(value[..., :count], _unknown(unsure)[..., :count], "int64")
+
+
+def lost(x: Bounded) -> Bounded:
+    """Return the same values, of which none is known."""
+    return replace(x, error=np.full(np.shape(x.value), np.inf))
 
 
 def solved(lower: Bounded, right: Bounded, dtype: str, *, unit: bool) -> Bounded:

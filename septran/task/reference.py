@@ -12,7 +12,7 @@ import numpy as np
 from septran.argument_checks import WrongArgumentError, require, short_repr
 from septran.dtypes import is_float, numpy_dtype
 from septran.ir import expressions as ex
-from septran.ir.atoms import ElementRangeError, tables
+from septran.ir.atoms import ElementRangeError, table_name, table_of, tables
 from septran.ir.evaluate import evaluate
 from septran.ir.gather import composed, coordinates, extents, read, write
 from septran.ir.index import Var
@@ -119,7 +119,7 @@ def run_tree(
         env[param.name] = _Held(array, View.whole(param.name, param.shape, param.valid))
     with np.errstate(all="ignore"):  # NaN, infinities and wrapped integers are values like others
         followed = suspects(tree.root, ranges_of(tree.root))
-        values: dict[Var, Any] = tables({n: a for n, a in held.items() if n in results})
+        values: dict[Var, Any] = tables(results)
         _Run(values, numbers, wide, followed).body(tree.root, tree.root.body, dict(env))
     return results
 
@@ -158,7 +158,8 @@ class _Held:
 
 @dataclass
 class _Run:
-    values: dict[Var, int]
+    values: dict[Var, Any]
+    """Of loop indices, and tensors of integers by `table_of`."""
     scalars: Mapping[str, float | int]
     wide: bool
     suspects: Suspects
@@ -210,6 +211,8 @@ class _Run:
         array = np.full(statement.shape, fill, kind)
         whole = View.whole(statement.name, statement.shape, statement.valid)
         partly = (task.path, statement.name) in self.suspects
+        # Where it holds indices, elements find it by this name.
+        self.values[table_of(table_name(task.path, statement.name))] = array
         return _Held(array, whole, UnwrittenElements.of(statement) if partly else None)
 
     def read(self, view: View, env: dict[str, _Held]) -> Array:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Union
 
 from septran.ir.atoms import CallExtent
-from septran.ir.expressions import Expr
+from septran.ir.expressions import Expr, Position, walk
 from septran.ir.index import ZERO, Index, IndexLike, Var
 from septran.ir.views import View
 from septran.location import Location
@@ -388,6 +388,21 @@ def reads(node: Node) -> tuple[Region, ...]:
             return node.operands if node.accumulates else node.operands[1:]
         case _:
             return ()
+
+
+def views(node: Node) -> tuple[View, ...]:
+    """Return the regions that a node touches, and the views whose positions it computes with."""
+    if not isinstance(node, Compute) or node.expression is None:
+        return regions(node)
+    positions = (e.view for e in walk(node.expression) if isinstance(e, Position))
+    return (*regions(node), *positions)
+
+
+def tables(node: Node) -> tuple[str, ...]:
+    """Return the tensors of integers whose elements a node itself reads as indices or counts."""
+    counts = node.extent.elements() if isinstance(node, For) else ()
+    elements = (e for view in views(node) for e in view.elements())
+    return tuple(dict.fromkeys(e.tensor for e in (*counts, *elements)))
 
 
 def writes(node: Node) -> tuple[Region, ...]:

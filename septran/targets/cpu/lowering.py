@@ -36,7 +36,18 @@ from septran.targets.registry import require_emitters
 from septran.tile.analyses.cpu_decisions import PARALLEL_WORK, streamed, work_of
 from septran.tile.analyses.indirect import indirect
 from septran.tile.analyses.loops import ranges, used, walk
-from septran.tile.nodes import Buffer, Compute, Copy, For, Node, TileProgram, reads, regions, writes
+from septran.tile.nodes import (
+    Buffer,
+    Compute,
+    Copy,
+    For,
+    Node,
+    TileProgram,
+    reads,
+    regions,
+    tables,
+    writes,
+)
 
 SLACK_BYTES = 256
 """Behind each owned buffer, so that a whole vector may be read at its end."""
@@ -70,9 +81,10 @@ def lower_program(program: TileProgram, writer: CpuWriter | None = None) -> Any:
     context.scalars.update(zip((s.name for s in program.scalars), scalars, strict=True))
     _check_sizes(context, program)
     emit_guards(context, program)
-    for name in indirect(program.body):
-        context.indices.tables[name] = context.storages[name].flat, program.buffer(name).extents
-    _Lowering(program, context).run()
+    lowering = _Lowering(program, context, indices=frozenset(indirect(program.body)))
+    for name in sorted(lowering.indices & set(program.params)):
+        lowering.has_indices(name)
+    lowering.run()
     return writer.function(program.name, [*params, *scalars])
 
 
@@ -125,6 +137,13 @@ class _Lowering:
     """The loops around, as far as their extents are known."""
     number: Index = field(default_factory=Index)
     """Number of their iteration, counted over all loops."""
+    indices: frozenset[str] = frozenset()
+    """The tensors whose elements choose rows or count iterations."""
+
+    def has_indices(self, name: str) -> None:
+        """Let elements be read of a tensor, which has a place now."""
+        extents = self.program.buffer(name).extents
+        self.context.indices.tables[name] = self.context.storages[name].flat, extents
 
     def run(self) -> None:
         """The whole body, after the buffers that no loop or neighbourhood has to itself."""
@@ -189,6 +208,8 @@ class _Lowering:
         self.context.storages[name] = Storage(
             name, buffer.shape, buffer.dtype, buffer.layout, flat, held, owned=True
         )
+        if name in self.indices:
+            self.has_indices(name)
 
     def _held(self, buffer: Buffer) -> str:
         """Return what instructions that widen it read alone is widened once, when it is packed."""
@@ -318,9 +339,8 @@ def _joins(last: Node, node: Node) -> bool:
 
 def _uses(body: tuple[Node, ...]) -> Counter[str]:
     """Return how many nodes use each buffer."""
-    return Counter(
-        name for node, _ in walk(body) if not isinstance(node, For) for name in used((node,))
-    )
+    each = (tables(node) if isinstance(node, For) else used((node,)) for node, _ in walk(body))
+    return Counter(name for names in each for name in names)
 
 
 def _starts_written(group: tuple[Node, ...], name: str) -> bool:

@@ -26,6 +26,7 @@ from septran.tile.nodes import (
     TileProgram,
     Wait,
     reads,
+    tables,
     writes,
 )
 
@@ -216,7 +217,7 @@ def _uses_outside(node: Node, name: str) -> bool:
     """Whether a buffer is used outside of the loops over cores."""
     if isinstance(node, For):
         return node.processor is None and any(_uses_outside(n, name) for n in node.body)
-    return name in {r.buffer for r in (*reads(node), *writes(node))}
+    return name in {r.buffer for r in (*reads(node), *writes(node))} | set(tables(node))
 
 
 def core_count(program: TileProgram) -> int:

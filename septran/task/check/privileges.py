@@ -134,6 +134,23 @@ def overwritten_first(temporary: Allocate, task: TaskNode, ranges: Mapping[Var, 
     return not _scan(task.body, temporary.name, [], _Whole(whole, ranges))[0]
 
 
+def certainly_written(
+    name: str, task: TaskNode, body: tuple[Statement, ...], ranges: Mapping[Var, Range]
+) -> bool:
+    """Return whether a body of `task` writes every element of a parameter or temporary of it.
+
+    What it reads of it before counts as not written.
+    """
+    for held in (*task.params, *(s for s in statements(task.body) if isinstance(s, Allocate))):
+        if held.name == name:
+            whole = View.whole(name, held.shape, held.valid)
+            if isinstance(held, Allocate) and held in body and held.fill is not None:
+                return True
+            reads, written = _scan(body, name, [], _Whole(whole, ranges))
+            return not reads and _covered(written, whole)
+    return False
+
+
 @dataclass(frozen=True)
 class _Whole:
     """The whole of a parameter as a view, with the ranges of loop indices."""

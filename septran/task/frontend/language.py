@@ -37,7 +37,7 @@ from septran.task.trace.indirect import gathered
 from septran.task.trace.operands import check_axes, check_dtypes
 from septran.task.trace.symbols import Expression, Symbol, as_index
 from septran.task.trace.tensors import Cutting, Partition, Tile, windowed
-from septran.task.trace.tracing import Frame, Home, current, launch
+from septran.task.trace.tracing import Frame, current, launch
 from septran.task.tree import Allocate, Loop, Primitive, TunableValue
 
 _LETTERS = {True: "ijlm", False: "kpqr"}
@@ -144,7 +144,7 @@ def gather(x: Tile, index: Tile, axis: int = 0) -> Tile:
     the reference and the interpreter; a kernel takes the first or the last row for it.
 
     Raises:
-        IndirectIndexError: what is gathered, or what chooses, is computed in the same kernel.
+        IndirectIndexError: what is gathered, or what chooses, is no tensor that is complete.
     """
     frame = current()
     frame.require_live(_tile(x))
@@ -310,7 +310,7 @@ def _allocate(shape: Any, dtype: str | None, name: str, fill: float | int | None
     apart = fill is not None and not frame.task.leaf and (entry or not _shared_out())
     frame.body.append(Allocate(unique, sizes, valid, kind, None if apart else fill, where))
     whole = View.whole(unique, sizes, valid)
-    frame.homes[unique] = Home(whole, sizes, temporary=True, opened=len(frame.tracer.open))
+    frame.begin(unique, whole)
     tile = Tile(frame, whole, kind)
     if apart:
         _spread(FILL, tile, value=fill)

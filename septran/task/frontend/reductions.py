@@ -30,7 +30,7 @@ from septran.task.frontend.language import (
     tunable,
 )
 from septran.task.trace.tensors import Partition, Tile
-from septran.task.trace.tracing import Frame, Home, current, launch
+from septran.task.trace.tracing import Frame, current, launch
 from septran.task.tree import Allocate, Primitive
 
 JOINS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -225,7 +225,7 @@ def _slot(frame: Frame, target: Tile, part: Tile, function: str) -> _Slots:
         found.covered = found.filled
         # They live around the loops, whatever is open where the first part is joined.
         opened = len(frame.tracer.open) - len(frame.nest) + frame.outermost
-        frame.homes[name] = Home(found.whole, found.whole.shape, temporary=True, opened=opened)
+        frame.begin(name, found.whole, opened)
         frame.slots[key] = found
         frame.around.append((found.begin, found.end))
     return found

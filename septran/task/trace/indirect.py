@@ -1,31 +1,29 @@
 """Indirect views: axes of a tensor whose coordinates are elements of a tensor of integers.
 
-A view stays one index map: the coordinate along the axis is an `Element`, named by the entry's
-parameter that it is read from. So that it means the same wherever it is read, the kernel writes
-neither that parameter nor the tensor whose elements it chooses.
+A view stays one index map: the coordinate along the axis is an `Element`, named by the tensor that
+it is read from. So that it means the same wherever it is read, that tensor, and the one whose
+elements it chooses, are the caller's or are complete before the statement that reads them
+(`septran.task.check.computed_indices`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from septran.dtypes import numpy_dtype
-from septran.ir import expressions as ex
 from septran.ir.atoms import Element
 from septran.ir.index import Index
 from septran.ir.views import View
 from septran.location import Location
 from septran.task.errors import IndirectIndexError
-from septran.task.tree import Assign, Launch, Loop, Primitive, TaskNode, statements
 
 if TYPE_CHECKING:
     from septran.task.trace.tensors import Tile
     from septran.task.trace.tracing import Home
 
-_INSTEAD = (
-    "the kernel reads where it is when it reads what is there: compute it in a kernel of its own "
-    "and pass it to this one"
+_OUTSIDE = (
+    "allocate and compute it outside of all loops, by launches that end before what reads it is "
+    "launched"
 )
 
 
@@ -57,9 +55,9 @@ def element_of(rows: Tile, extent: int, of: str) -> Index:
             hint=f"pass integers: {rows.name}: task.Tensor[..., task.int64]",
         )  # fmt: skip
     home = frame.home(rows.view)
-    _require_passed(home, f"{rows.name} holds indices", where)
-    _require_passed(frame.homes[of], f"{of} is indexed by a tensor", where)
-    return Index(((Element(home.view.tensor, home.view.index, extent), 1),))
+    _require_lasting(home, f"{rows.name} holds indices", where)
+    _require_lasting(frame.homes[of], f"{of} is indexed by a tensor", where)
+    return Index(((Element(home.table, home.view.index, extent), 1),))
 
 
 def count_of(element: Tile, most: int) -> Index:
@@ -80,77 +78,13 @@ def count_of(element: Tile, most: int) -> Index:
             hint=f"pass integers: {element.name}: task.Tensor[..., task.int64]",
         )  # fmt: skip
     home = frame.home(element.view)
-    _require_passed(home, f"{element.name} holds counts", where)
+    _require_lasting(home, f"{element.name} holds counts", where)
     # From 0 to `most` there are `most` + 1 values.
-    return Index(((Element(home.view.tensor, home.view.index, most + 1), 1),))
+    return Index(((Element(home.table, home.view.index, most + 1), 1),))
 
 
-def _require_passed(home: Home, what: str, where: Location) -> None:
-    if home.temporary:
-        raise IndirectIndexError(f"{what}, and is a temporary of this kernel", where, hint=_INSTEAD)
-
-
-def check_indirect(root: TaskNode) -> dict[str, int]:
-    """The parameters that hold indices, and of how many places at most.
-
-    Raises IndirectIndexError where what is read through an index, or the index, is written.
-    """
-    tables: dict[str, int] = {}
-    written = {p.name for p in root.params if p.writes}
-    for task in root.walk():
-        for loop in statements(task.body):
-            if isinstance(loop, Loop):
-                _check_counts(task, loop, tables, written)
-    for task, view, where, homes, writes in _uses(root, {p.name: p.name for p in root.params}):
-        elements = view.elements()
-        if not elements:
-            continue
-        for element in elements:
-            # One tensor may index several others: the shortest one decides.
-            most = tables.get(element.tensor, element.extent)
-            tables[element.tensor] = min(most, element.extent)
-        of = {homes.get(view.tensor, "")} if view.chosen() else set()
-        for name in sorted({e.tensor for e in elements} | of):
-            # Parts that are joined to chosen rows are what `reduce_into` alone writes so.
-            index = name in {e.tensor for e in elements}
-            if name in written and (index or not writes):
-                raise IndirectIndexError(
-                    f"{name} is used through an index in {task.name}, and this kernel writes it",
-                    where, hint=_INSTEAD,
-                )  # fmt: skip
-    return tables
-
-
-def _check_counts(task: TaskNode, loop: Loop, tables: dict[str, int], written: set[str]) -> None:
-    for element in (e for extent in loop.extents for e in extent.elements()):
-        tables[element.tensor] = min(tables.get(element.tensor, element.extent), element.extent)
-        if element.tensor in written:
-            raise IndirectIndexError(
-                f"{element.tensor} counts iterations in {task.name}, and this kernel writes it",
-                loop.location, hint=_INSTEAD,
-            )  # fmt: skip
-
-
-def _uses(
-    task: TaskNode, homes: dict[str, str]
-) -> Iterator[tuple[TaskNode, View, Location, dict[str, str], bool]]:
-    """Every view that a statement uses, with the entry's parameter of each of a task's own.
-
-    Last, whether a task that is launched on it writes it.
-    """
-    for statement in statements(task.body):
-        match statement:
-            case Primitive(operands=views) | Launch(arguments=views):
-                pass
-            case Assign():
-                views = (statement.target, *ex.loads(statement.value))
-            case _:
-                continue
-        params = statement.task.params if isinstance(statement, Launch) else ()
-        for number, view in enumerate(views):
-            writes = bool(params) and params[number].writes
-            yield task, view, statement.location, homes, writes
-        if isinstance(statement, Launch):
-            pairs = zip(statement.task.params, statement.arguments, strict=True)
-            inner = {p.name: homes[v.tensor] for p, v in pairs if v.tensor in homes}
-            yield from _uses(statement.task, inner)
+def _require_lasting(home: Home, what: str, where: Location) -> None:
+    """Refuse a temporary of which there is another one in each iteration of a loop."""
+    if home.temporary and home.opened:
+        message = f"{what}, and is a temporary of a loop's iteration"
+        raise IndirectIndexError(message, where, hint=_OUTSIDE)

@@ -121,12 +121,10 @@ def _record(frame: Frame, scan: PendingScan, target: View) -> None:
 
 def _temporary(frame: Frame, name: str, like: ex.Expr) -> View:
     """Return a new temporary of the extents and the type of an expression."""
-    from septran.task.trace.tracing import Home
-
     unique = frame.fresh(name)
     frame.body.append(
         Allocate(unique, like.shape, like.valid, like.dtype, None, Location.of_caller())
     )
     whole = View.whole(unique, like.shape, like.valid)
-    frame.homes[unique] = Home(whole, like.shape, temporary=True, opened=len(frame.tracer.open))
+    frame.begin(unique, whole)
     return whole

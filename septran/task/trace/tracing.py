@@ -11,13 +11,14 @@ from typing import Any
 
 from septran.errors import LogicError, SepTranError, nearest
 from septran.ir import expressions as ex
-from septran.ir.atoms import Min
+from septran.ir.atoms import Min, table_name
 from septran.ir.bounds import greatest, least, loop_range
 from septran.ir.gather import repeats
 from septran.ir.index import Index, Range, Var, maximum, minimum, one_extremum
 from septran.ir.views import View
 from septran.location import Location
 from septran.task.check.aliases import check_aliases
+from septran.task.check.computed_indices import check_indices
 from septran.task.check.definedness import check_defined
 from septran.task.check.privileges import check_declared, with_privileges
 from septran.task.check.races import check_races
@@ -54,7 +55,6 @@ from septran.task.trace.arguments import (
 from septran.task.trace.chooser import Chooser, DefaultChooser, LaunchSite
 from septran.task.trace.dims import NOTHING_DYNAMIC, named_dims, run_time_sizes
 from septran.task.trace.dtype_rules import check_expression
-from septran.task.trace.indirect import check_indirect
 from septran.task.trace.scans import PendingScan, settled
 from septran.task.trace.symbols import BROADCAST, Expression, operand
 from septran.task.trace.tensors import Tile
@@ -86,6 +86,14 @@ class Home:
     """Whether it is a temporary of a task, not a tensor of the kernel's caller."""
     opened: int = 0
     """How many loops were open where it was allocated."""
+    owner: str = ""
+    """The path of the task whose temporary it is."""
+
+    @property
+    def table(self) -> str:
+        """The name by which elements are read from it when the kernel runs."""
+        name = self.view.tensor
+        return table_name(self.owner, name) if self.temporary else name
 
 
 @dataclass
@@ -277,6 +285,11 @@ class Frame:
             name, shape, valid, dtype, reads=False, writes=False, location=place, dims=dims,
             span=kind.span,
         )  # fmt: skip
+
+    def begin(self, name: str, view: View, opened: int | None = None) -> None:
+        """Note the place of a new temporary, in as many open loops as there are now."""
+        loops = len(self.tracer.open) if opened is None else opened
+        self.homes[name] = Home(view, view.shape, True, loops, self.site.path)
 
     def home(self, view: View) -> Home:
         """Return the place of a view of this task's tensor."""
@@ -604,7 +617,8 @@ def trace(
     }
     with _tracing(tracer):
         try:
-            root = _with_tables(tracer.run(logic, views, keywords, logic.location))
+            root = tracer.run(logic, views, keywords, logic.location)
+            root = _with_tables(root, tracer.ranges)
         except LogicError:
             if tracer.demand is None:
                 raise
@@ -615,9 +629,9 @@ def trace(
     return TaskTree(root, scalars, flags, named, logic.file, unfollowed, tracer.drafts)
 
 
-def _with_tables(root: TaskNode) -> TaskNode:
+def _with_tables(root: TaskNode, ranges: Mapping[Var, Range]) -> TaskNode:
     """An entry whose tensors of indices are read, though no statement reads them as numbers."""
-    tables = check_indirect(root)
+    tables = check_indices(root, ranges)
     if not tables:
         return root
     params = (

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-from septran.ir import expressions as ex
 from septran.ir.atoms import CallExtent, Element
 from septran.ir.index import Index, axis, minimum
-from septran.ir.views import View
 from septran.tile.analyses.loops import walk
 from septran.tile.nodes import (
     Buffer,
@@ -20,20 +18,16 @@ from septran.tile.nodes import (
     Region,
     TileProgram,
     nodes,
-    regions,
     rewrite,
+    tables,
+    views,
 )
 from septran.tile.substitution import change_indices
 
 
 def indirect(body: tuple[Node, ...]) -> tuple[str, ...]:
-    """The parameters by which rows are chosen or iterations counted, in order of first use."""
-    found: dict[str, None] = {}
-    for node, _ in walk(body):
-        elements = (e for view in views(node) for e in view.elements())
-        counts = node.extent.elements() if isinstance(node, For) else ()
-        found |= dict.fromkeys(e.tensor for e in (*counts, *elements))
-    return tuple(found)
+    """The tensors by which rows are chosen or iterations counted, in order of first use."""
+    return tuple(dict.fromkeys(name for node, _ in walk(body) for name in tables(node)))
 
 
 def counted(program: TileProgram) -> tuple[TileProgram, ...]:
@@ -182,14 +176,6 @@ def _standing(
 
     body = (change_indices(node, change) for node in program.body)
     return replace(program, body=tuple(body))
-
-
-def views(node: Node) -> tuple[View, ...]:
-    """The regions that a node touches, and the views whose positions it computes with."""
-    if not isinstance(node, Compute) or node.expression is None:
-        return regions(node)
-    positions = (e.view for e in ex.walk(node.expression) if isinstance(e, ex.Position))
-    return (*regions(node), *positions)
 
 
 def widened(program: TileProgram) -> TileProgram:

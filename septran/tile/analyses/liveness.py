@@ -18,6 +18,7 @@ from septran.tile.nodes import (
     Wait,
     nodes,
     regions,
+    tables,
 )
 
 
@@ -148,6 +149,8 @@ def _used(
             case Acquire() | Commit() | Wait() | Release():
                 yield from ((path, name) for name in sorted(moved.get(node.channel, ())))
             case For() | Role():
+                yield from ((path, name) for name in tables(node))
                 yield from _used(node.body, path, moved)
             case _:
                 yield from ((path, region.buffer) for region in regions(node))
+                yield from ((path, name) for name in tables(node))

@@ -11,7 +11,7 @@ from septran.ir import expressions as ex
 from septran.ir.bounds import bounds_if_known, greatest, loop_range
 from septran.ir.index import Index, Range, Var, axis, is_axis
 from septran.ir.views import View
-from septran.tile.nodes import Compute, Copy, For, Node, Region, Role, regions
+from septran.tile.nodes import Compute, Copy, For, Node, Region, Role, regions, tables
 
 
 def ranges(body: tuple[Node, ...], outer: Mapping[Var, Range] | None = None) -> dict[Var, Range]:
@@ -191,8 +191,10 @@ def _in_expression(value: ex.Expr, change: Mapping[str, str]) -> ex.Expr:
 
 
 def used(body: tuple[Node, ...]) -> frozenset[str]:
-    """Return the names of the buffers that a body touches."""
-    return frozenset(r.buffer for node, _ in walk(body) for r in regions(node))
+    """Return the names of the buffers that a body touches, or whose elements are its indices."""
+    inside = [node for node, _ in walk(body)]
+    found = frozenset(region.buffer for node in inside for region in regions(node))
+    return found.union(*map(tables, inside))
 
 
 def bytes_of(region: Region, itemsize: int) -> int:

@@ -18,6 +18,7 @@ from septran.tile.nodes import (
     Wait,
     nodes,
     regions,
+    tables,
 )
 
 Path = tuple[int, ...]
@@ -88,6 +89,7 @@ def _names(node: Node) -> Iterator[tuple[str, frozenset[Var]]]:
     """The buffers and channels (behind a tilde) that a node uses, and the indices of its stage."""
     for region in regions(node):
         yield region.buffer, region.stage.variables()
+    yield from ((name, frozenset()) for name in tables(node))
     match node:
         case Copy(channel=str(channel)):
             yield f"~{channel}", frozenset()

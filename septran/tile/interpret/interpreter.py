@@ -11,7 +11,7 @@ import numpy as np
 from septran.argument_checks import as_mapping, as_tuple, require, short_repr
 from septran.dtypes import is_float, numpy_dtype
 from septran.errors import TileError, nearest
-from septran.ir.atoms import tables
+from septran.ir.atoms import table_of, tables
 from septran.ir.evaluate import evaluate
 from septran.ir.expressions import Expr
 from septran.ir.index import Index, Var, axis
@@ -23,6 +23,7 @@ from septran.mapping.extern.function import ordered
 from septran.task.check.definedness import joined, missing_of
 from septran.task.reference import run_leaf
 from septran.task.tree import TaskNode
+from septran.tile.analyses.indirect import indirect
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread, located
 from septran.tile.interpret.execution import Execution, Schedule, ThreadState
@@ -78,7 +79,8 @@ def interpret(
     for buffer in program.buffers:
         check_layout(buffer)
     with np.errstate(all="ignore"):
-        Execution(program, effects, schedule).run(_World(stores), tables(given) | sizes)
+        indices = tables({name: store.array()[0] for name, store in stores.items()})
+        Execution(program, effects, schedule).run(_World(stores), indices | sizes)
     return {name: stores[name].array()[0] for name in program.outputs}
 
 
@@ -184,6 +186,7 @@ class _Numbers:
         self.buffers = {b.name: b for b in program.buffers}
         self.accesses: dict[int, PreparedRegion] = {}
         self.unwritten = Unwritten()
+        self.indices = frozenset(indirect(program.body))
 
     def enter(self, block: Block, frame: ThreadState) -> ThreadState:
         world: _World = frame.memory
@@ -200,6 +203,8 @@ class _Numbers:
                 # ones overlap gives wrong numbers.
                 room = arenas[place.memory][place.offset_bytes : end]
             stores[name] = Store.of(self.buffers[name], room)
+            if name in self.indices:
+                frame.values[table_of(name)] = stores[name].array()[0]
         return replace(frame, memory=_World(stores, arenas))
 
     def born(self, buffers: tuple[str, ...], frame: ThreadState) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from septran.ir.bounds import greatest
 from septran.ir.index import Range, Var
+from septran.tile.analyses.indirect import indirect
 from septran.tile.analyses.loops import covers, depends, map_regions, may_overlap, ranges, trips
 from septran.tile.nodes import (
     Copy,
@@ -44,9 +46,15 @@ class _Elimination:
     known: dict[Var, Range]
     removed: list[RemovedCopy] = field(default_factory=list)
 
+    @cached_property
+    def indices(self) -> frozenset[str]:
+        """The tensors of integers that choose rows or count iterations."""
+        return frozenset(indirect(self.program.body))
+
     def drop_unread(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
         """Return the body without copies of tensors that a task takes only for their positions."""
-        kept = {r.buffer for n in nodes(body) for r in reads(n)} | set(self.program.params)
+        read = {r.buffer for n in nodes(body) for r in reads(n)} | self.indices
+        kept = read | set(self.program.params)
 
         def inside(body: tuple[Node, ...], loops: tuple[For, ...]) -> tuple[Node, ...]:
             result: list[Node] = []
@@ -205,6 +213,8 @@ class _Elimination:
         """An earlier copy of the same source into an equal buffer that nothing else writes."""
         mine = self.program.buffer(copy.target.buffer)
         if not self._whole_target(copy) or mine.name in self.program.params:
+            return None
+        if mine.name in self.indices:  # elements find it by its name
             return None
         if any(r.buffer == mine.name for n in nodes(tuple(rest)) for r in writes(n)):
             return None

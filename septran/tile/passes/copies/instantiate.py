@@ -9,6 +9,7 @@ from functools import cached_property
 
 from septran.errors import TileError
 from septran.ir import expressions as ex
+from septran.ir.atoms import table_name
 from septran.ir.index import Index, Var
 from septran.ir.primitives import PRIMITIVES
 from septran.ir.views import View
@@ -18,6 +19,7 @@ from septran.mapping.extern.function import ordered
 from septran.mapping.extern.name import EXTERN
 from septran.mapping.keys import COPY, LAYOUTS
 from septran.mapping.resolved import Instance, ResolvedMapping
+from septran.task.check.computed_indices import index_tensors
 from septran.task.check.definedness import Suspects, ranges_of, suspects
 from septran.task.tree import (
     Allocate,
@@ -142,6 +144,14 @@ class _Builder:
         root = self.resolved.tree.root
         return suspects(root, ranges_of(root))
 
+    @cached_property
+    def indices(self) -> frozenset[str]:
+        """The tensors whose elements choose rows or count iterations, by their names in the tree.
+
+        Their buffers have these names, as elements find them by it.
+        """
+        return index_tensors(self.resolved.tree.root)
+
     @property
     def machine(self) -> Machine:
         return self.resolved.machine
@@ -244,7 +254,7 @@ class _Builder:
         layout = laid_out(self.machine, instance, param.name, region.shape)
         tensor = self.buffers[region.buffer].tensor
         why = replace(origin, rule=f"holds {param.name} of {instance.task} in {memory}")
-        name = unused(f"{param.name}_{memory}", self.buffers)
+        name = unused(f"{param.name}_{memory}", {*self.buffers, *self.indices})
         asked = asked_at(instance, param.name)
         buffer = Buffer(
             name, memory, region.shape, param.dtype, layout, 1, tensor, why, asked, (),
@@ -294,21 +304,25 @@ class _Builder:
         return b, first, out[0] if out else None
 
     def temporary(self, statement: Allocate, task: TaskNode, instance: Instance) -> Buffer:
-        name = statement.name
+        name, indices = statement.name, table_name(task.path, statement.name)
         place = instance.mems[name]
+        # Whoever computes an address reads it there, whatever the mapping says.
+        memory = self.machine.main_memory.name if indices in self.indices else place.memory
         origin = Origin(
             task.path,
             instance.name,
             statement.location,
             place.where,
-            f"{name} is a temporary of {task.variant} in {place.memory}",
+            f"{name} is a temporary of {task.variant} in {memory}",
         )
         layout = laid_out(self.machine, instance, name, statement.shape)
-        unique = unused(name, self.buffers)
+        unique = indices
+        if indices not in self.indices:
+            unique = unused(name, {*self.buffers, *self.indices})
         asked, shape, dtype = asked_at(instance, name), statement.shape, statement.dtype
         kept = _loops_below(statement, task.body) if (task.path, name) in self.partly else ()
         buffer = Buffer(
-            unique, place.memory, shape, dtype, layout, 1, name, origin, asked, kept,
+            unique, memory, shape, dtype, layout, 1, name, origin, asked, kept,
             self.around,
         )  # fmt: skip
         self.buffers[unique] = buffer
