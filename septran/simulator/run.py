@@ -11,6 +11,7 @@ import numpy as np
 
 from septran.machine.model import Machine
 from septran.simulator.hardware import Hardware
+from septran.simulator.hazards.control_reads import ControlReads, check_control_reads
 from septran.simulator.hazards.ordering import ordering
 from septran.simulator.hazards.races import check_balance, check_hazards, contested, related
 from septran.simulator.hazards.temporaries import check_temporaries
@@ -110,6 +111,7 @@ def simulate(
     checks: bool = True,
     fresh: Sequence[int] = (),
     temporaries: Mapping[str, int] | None = None,
+    reads: ControlReads | None = None,
 ) -> Run:
     """Carry a stream of `RECORD` out on `machine`; outputs are written into `parameters`.
 
@@ -117,8 +119,8 @@ def simulate(
     (else that in ``SEPTRAN_DSA_ADVERSARIAL``). Without `checks` hazards, unwritten bytes and
     forgotten flags are not looked for: they do what they would do on hardware. `fresh` are
     the positions of parameters that hold nothing yet. `temporaries` says from which byte on
-    those of the vector unit lie, for each memory that buffers are in, too. Raises
-    SimulationError.
+    those of the vector unit lie, for each memory that buffers are in, too. `reads` says what
+    control cores read of parameters that commands write. Raises SimulationError.
     """
     commands = Stream(stream, Hardware(machine), origins or {})
     spaces = Spaces.of(commands.hardware, parameters)
@@ -138,6 +140,8 @@ def simulate(
         # First, as the checks below follow accesses by rank: with a hazard that is chance.
         check_hazards(commands, spaces, accesses, order, timing, pairs)
         check_written(commands, spaces, accesses, order.rank, work.reach, unwritten)
+        if reads is not None:
+            check_control_reads(commands, accesses, timing, reads)
         check_temporaries(commands, spaces, accesses, order.rank, temporaries or {})
     program = Program.of(commands, spaces, work, spaces.allocate(work.reach))
     sequence = _sequence(commands, timing, slips)

@@ -8,7 +8,7 @@ no longer changes. What a channel's handshake orders is left to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from septran.ir.index import Index, Var
@@ -22,9 +22,11 @@ from septran.targets.dsa.steps import (
     Step,
     StepLoop,
     private,
+    walk,
     works,
 )
-from septran.tile.nodes import Acquire, Commit, Copy, Release, TileProgram, Wait
+from septran.tile.analyses.indirect import indirect
+from septran.tile.nodes import Acquire, Commit, Copy, Release, TileProgram, Wait, tables
 
 Part = tuple[int, bool]
 """The uses of one piece of work in a core's memories (True) or in main memory (False)."""
@@ -299,6 +301,30 @@ def fenced(program: TileProgram, body: tuple[Step, ...]) -> tuple[Step, ...]:
     """`body` with a fence wherever one core may use what another one wrote."""
     own = {b.name for b in program.buffers if private(program, b.name)}
     return _Fences(own).body(body)
+
+
+def synchronised(program: TileProgram, body: tuple[Step, ...]) -> tuple[Step, ...]:
+    """`body` with a fence before control cores read indices that the program has written."""
+    indices = set(indirect(program.body))
+    found: list[Step] = []
+    pending: set[str] = set()
+    for step in body:  # what reads them comes behind what writes them, not in one loop
+        if isinstance(step, Fence):
+            pending.clear()
+        elif pending & set(_indices_of(step)):
+            pending.clear()
+            found.append(Fence(step.node))
+        written = {use.buffer for work in works((step,)) for use in work.uses if use.written}
+        pending |= written & indices
+        found.append(step)
+    return tuple(found)
+
+
+def _indices_of(step: Step) -> Iterator[str]:
+    """Yield the tensors of integers whose elements control cores read for a step."""
+    for inner in walk((step,)):
+        if isinstance(inner, StepLoop | QueuedWork):
+            yield from tables(inner.node)
 
 
 @dataclass

@@ -23,7 +23,7 @@ from septran.simulator.queues import Queues
 from septran.targets.dsa.channels import ARRIVED, FREE, FlagRing, Flags, flags
 from septran.targets.dsa.context import Context, Storage, local_buffer
 from septran.targets.dsa.copies import emit_copy
-from septran.targets.dsa.dependences import Order, fenced, orders
+from septran.targets.dsa.dependences import Order, fenced, orders, synchronised
 from septran.targets.dsa.matrix import emit_gemm
 from septran.targets.dsa.steps import (
     Fence,
@@ -157,6 +157,7 @@ class _Lowering:
         steps = Stepper(program, context.queues).body(program.body)
         if cores > 1:
             steps = fenced(program, steps)
+        steps = synchronised(program, steps)
         found = flags(program, steps, context.queues)
         needed = orders(steps, found, context.queues)
         return _Lowering(program, context, core, steps, found, needed, cores=cores)
@@ -212,8 +213,9 @@ class _Lowering:
                 case Handover():
                     self._handover(step)
                 case Fence():
-                    with self.context.writer.origin(f"cores meet: {step.node.origin}"):
-                        self.context.command("barrier")
+                    command, what = ("barrier", "cores meet") if self.cores > 1 else ("sync", "wait")
+                    with self.context.writer.origin(f"{what}: {step.node.origin}"):
+                        self.context.command(command)
                 case StepLoop():
                     self._loop(step)
 

@@ -16,6 +16,7 @@ from septran.dtypes import POISON
 from septran.machine.as_json import from_json, to_json
 from septran.machine.model import Machine
 from septran.simulator.commands import CODES, EXTERNS
+from septran.simulator.hazards.control_reads import control_reads
 from septran.targets.base import Source, TensorIR
 from septran.targets.call_sizes import CallSize, call_sizes
 from septran.targets.cpu.run.build import compile_module
@@ -63,9 +64,12 @@ class DsaExecutable:
     temporaries: Mapping[str, int]
     """From which byte on those of vector expressions lie, where buffers are in the memory."""
     tables: tuple[tuple[int, str], ...] = ()
-    """Number and dtype of the tensors of indices, which the control program reads."""
+    """Number and dtype of the tensors of indices, which the control program reads: tensors that a
+    call passes, or behind them temporaries, which the kernel has written before."""
     sizes: tuple[CallSize, ...] = ()
     """The extents that calls tell, arguments of the control program behind the scalars."""
+    outputs: tuple[int, ...] = ()
+    """The numbers of the tensors that the kernel writes."""
 
     def __call__(self, *arguments: Any) -> None:
         """Run on tensors in the order of the parameters, then the scalars."""
@@ -75,33 +79,77 @@ class DsaExecutable:
         """Return what all cores' control programs ask for, one after another.
 
         `tensors` are those of a call: what is asked for depends on those that hold indices, and
-        on the extents that it tells. Raises ValueError for an extent out of range.
+        on the extents that it tells. Where the kernel computes indices, it is simulated. Raises
+        ValueError for an extent out of range.
         """
-        numbers = [*scalars, *(size.of(tensors) for size in self.sizes)]
-        tables = [as_bytes(tensors[n]).view(dtype) for n, dtype in self.tables]
+        if self.computed:
+            copies = [np.array(as_bytes(x)) for x in tensors[: self.tensors]]
+            return self._simulated(copies, [*scalars, *self._lengths(tensors)])[1]
+        memory = [as_bytes(x) if n in dict(self.tables) else None for n, x in enumerate(tensors)]
+        return self._recorded(memory, [*scalars, *self._lengths(tensors)])
+
+    @property
+    def computed(self) -> tuple[int, ...]:
+        """The numbers of the tensors of indices that the kernel itself writes."""
+        return tuple(n for n, _ in self.tables if n >= self.tensors or n in self.outputs)
+
+    def _lengths(self, tensors: Sequence[Any]) -> list[int]:
+        return [size.of(tensors) for size in self.sizes]
+
+    def _recorded(self, memory: Sequence[Any], numbers: Sequence[Any]) -> Array:
+        """What the control programs ask for, which find indices in `memory`."""
+        tables = [memory[n].view(dtype) for n, dtype in self.tables]
         cores = range(self.cores)
         stream = np.concatenate([self.program(core, numbers, tables) for core in cores])
         check_limits(self.machine, stream, self.origins)
         return stream
 
-    def simulate(self, *arguments: Any, adversary: int | None = None) -> Run:
-        """Run, and give the cycles and the trace; `adversary` is a seed of random delays."""
+    def _simulated(
+        self, memory: list[Array], numbers: Sequence[Any], adversary: int | None = None
+    ) -> tuple[Run, Array]:
+        """Run on the bytes of the call's tensors, and return what was asked for, too.
+
+        A control program is recorded as a whole before it is simulated. One that reads indices
+        which the kernel computes is recorded again with those that a run has found, until a run
+        finds the same: what comes before their first use does not depend on them.
+        """
         from septran.simulator import simulate
 
+        indices = [*memory, *(np.zeros(size, np.uint8) for size in self.workspaces)]
+        before, reads = None, None
+        while True:
+            stream = self._recorded(indices, numbers)
+            if before is not None:
+                reads = control_reads(before, stream, changed)
+            held = [np.array(x) for x in memory] if self.computed else memory
+            held = [*held, *(np.full(size, POISON, np.uint8) for size in self.workspaces)]
+            run = simulate(
+                self.machine, stream, held, origins=self.origins, adversary=adversary,
+                temporaries=self.temporaries, reads=reads,
+            )  # fmt: skip
+            changed = [n for n in self.computed if not np.array_equal(indices[n], held[n])]
+            if not changed:
+                break
+            before, indices = stream, held
+        for ours, found in zip(memory, held, strict=False):
+            if ours is not found:
+                ours[...] = found
+        return run, stream
+
+    def simulate(self, *arguments: Any, adversary: int | None = None) -> Run:
+        """Run, and give the cycles and the trace; `adversary` is a seed of random delays."""
+        return self._called(arguments, adversary)[0]
+
+    def _called(self, arguments: Sequence[Any], adversary: int | None = None) -> tuple[Run, Array]:
         memory = [as_bytes(x) for x in arguments[: self.tensors]]
-        memory += [np.full(size, POISON, np.uint8) for size in self.workspaces]
-        stream = self.stream(arguments[self.tensors :], arguments)
-        return simulate(
-            self.machine, stream, memory, origins=self.origins, adversary=adversary,
-            temporaries=self.temporaries,
-        )  # fmt: skip
+        numbers = [*arguments[self.tensors :], *self._lengths(arguments)]
+        return self._simulated(memory, numbers, adversary)
 
     def profile(self, program: TileProgram | None, *arguments: Any) -> DsaProfile:
         """Run, and return what each command did (`septran.targets.base.SelfProfiling`)."""
         from septran.targets.dsa.profiles.profile import DsaProfile
 
-        run = self.simulate(*arguments)
-        stream = self.stream(arguments[self.tensors :], arguments)
+        run, stream = self._called(arguments)
         if program is not None and self.sizes:
             program = at_lengths(program, [size.of(arguments) for size in self.sizes])
         return DsaProfile(self.name, run, stream, self.origins, program)
@@ -118,7 +166,7 @@ class DsaExecutable:
             "scalars": self.program.scalars, "parts": dict(self.source.parts),
             "facts": dict(self.source.facts), "origins": dict(self.origins),
             "temporaries": dict(self.temporaries), "tables": self.tables,
-            "sizes": [size.facts for size in self.sizes],
+            "sizes": [size.facts for size in self.sizes], "outputs": self.outputs,
         }  # fmt: skip
         (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
@@ -131,7 +179,8 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
     vendor = Vendor(program.machine)
     function = ir.module[ir.name]
     code = generate(function, vendor, ir.name)
-    extra = tuple(size for _, size in workspaces(program))
+    rooms = workspaces(program)
+    extra, places = tuple(size for _, size in rooms), [*program.params, *(n for n, _ in rooms)]
     sizes = call_sizes(program)
     scalars = (*(s.dtype for s in program.scalars), *_last_types(function, len(sizes)))
     buffers = len(program.params) + len(extra)
@@ -151,8 +200,8 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
     return DsaExecutable(
         ir.name, program.machine, source, recorded, code.origins, core_count(program),
         len(program.params), extra, code.name, module, shared_with_buffers(program),
-        tuple((program.params.index(n), program.buffer(n).dtype) for n in indirect(program.body)),
-        sizes,
+        tuple((places.index(n), program.buffer(n).dtype) for n in indirect(program.body)),
+        sizes, tuple(program.params.index(n) for n in program.outputs),
     )  # fmt: skip
 
 
@@ -195,6 +244,7 @@ def load(folder: Path) -> DsaExecutable:
         facts.get("temporaries", {}),
         tuple((number, dtype) for number, dtype in facts.get("tables", ())),
         tuple(CallSize(*size) for size in facts.get("sizes", ())),
+        tuple(facts.get("outputs", ())),
     )
 
 
