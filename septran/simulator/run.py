@@ -111,7 +111,7 @@ def simulate(
     checks: bool = True,
     fresh: Sequence[int] = (),
     temporaries: Mapping[str, int] | None = None,
-    reads: ControlReads | None = None,
+    reads: Sequence[ControlReads] = (),
 ) -> Run:
     """Carry a stream of `RECORD` out on `machine`; outputs are written into `parameters`.
 
@@ -140,8 +140,8 @@ def simulate(
         # First, as the checks below follow accesses by rank: with a hazard that is chance.
         check_hazards(commands, spaces, accesses, order, timing, pairs)
         check_written(commands, spaces, accesses, order.rank, work.reach, unwritten)
-        if reads is not None:
-            check_control_reads(commands, accesses, timing, reads)
+        for each in reads:
+            check_control_reads(commands, accesses, timing, each)
         check_temporaries(commands, spaces, accesses, order.rank, temporaries or {})
     program = Program.of(commands, spaces, work, spaces.allocate(work.reach))
     sequence = _sequence(commands, timing, slips)

@@ -18,32 +18,37 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class ControlReads:
-    """What the control cores have read before they issue some commands."""
+    """What control cores have read before they issue some commands."""
 
-    parameters: tuple[int, ...]
-    """Positions of the parameters that were read."""
+    parameter: int
+    """Its position."""
     first: tuple[int, ...]
     """Of each core, the position in the stream of the first command that follows from it."""
 
 
-def control_reads(before: Array, after: Array, parameters: Sequence[int]) -> ControlReads:
-    """Find it by two records of one kernel, between which only those parameters changed."""
+def without(parameters: Sequence[Array], number: int) -> list[Array]:
+    """Return parameters of which one holds zeros."""
+    return [np.zeros_like(x) if n == number else x for n, x in enumerate(parameters)]
+
+
+def control_reads(parameter: int, zeros: Array, stream: Array) -> ControlReads:
+    """Find it by a record of the same kernel for which the parameter holds `zeros`."""
     first = []
-    for core in np.unique(after["core"]).tolist():
-        mine = np.flatnonzero(after["core"] == core)
-        old, new = before[before["core"] == core], after[mine]
-        count = min(len(old), len(new))
-        differ = np.flatnonzero(old[:count] != new[:count])
+    for core in np.unique(stream["core"]).tolist():
+        mine = np.flatnonzero(stream["core"] == core)
+        other, own = zeros[zeros["core"] == core], stream[mine]
+        count = min(len(other), len(own))
+        differ = np.flatnonzero(other[:count] != own[:count])
         at = int(differ[0]) if len(differ) else count
         first += mine[at : at + 1].tolist()
-    return ControlReads(tuple(parameters), tuple(first))
+    return ControlReads(parameter, tuple(first))
 
 
 def check_control_reads(
     stream: Stream, accesses: Accesses, timing: Timing, reads: ControlReads
 ) -> None:
     """Raise HazardError where a core has read before the last write has ended."""
-    mine = accesses.write & np.isin(accesses.space, reads.parameters)
+    mine = accesses.write & (accesses.space == reads.parameter)
     writers = np.unique(accesses.command[mine])
     for n in reads.first:
         late = writers[timing.end[writers] > timing.issue[n]]

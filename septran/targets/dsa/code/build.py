@@ -16,7 +16,7 @@ from septran.dtypes import POISON
 from septran.machine.as_json import from_json, to_json
 from septran.machine.model import Machine
 from septran.simulator.commands import CODES, EXTERNS
-from septran.simulator.hazards.control_reads import control_reads
+from septran.simulator.hazards.control_reads import control_reads, without
 from septran.targets.base import Source, TensorIR
 from septran.targets.call_sizes import CallSize, call_sizes
 from septran.targets.cpu.run.build import compile_module
@@ -116,21 +116,21 @@ class DsaExecutable:
         from septran.simulator import simulate
 
         indices = [*memory, *(np.zeros(size, np.uint8) for size in self.workspaces)]
-        before, reads = None, None
         while True:
             stream = self._recorded(indices, numbers)
-            if before is not None:
-                reads = control_reads(before, stream, changed)
+            reads = [
+                control_reads(n, self._recorded(without(indices, n), numbers), stream)
+                for n in self.computed
+            ]
             held = [np.array(x) for x in memory] if self.computed else memory
             held = [*held, *(np.full(size, POISON, np.uint8) for size in self.workspaces)]
             run = simulate(
                 self.machine, stream, held, origins=self.origins, adversary=adversary,
                 temporaries=self.temporaries, reads=reads,
             )  # fmt: skip
-            changed = [n for n in self.computed if not np.array_equal(indices[n], held[n])]
-            if not changed:
+            if all(np.array_equal(indices[n], held[n]) for n in self.computed):
                 break
-            before, indices = stream, held
+            indices = held
         for ours, found in zip(memory, held, strict=False):
             if ours is not found:
                 ours[...] = found
