@@ -148,6 +148,21 @@ def moe() -> Cases:
         yield beside("moe", by(t, 2 * t, e, d, f), inputs, 12.0 * t * d * f, ())
 
 
+def route() -> Cases:
+    """Two experts for each token."""
+    for t, e in ((128, 8), (1024, 8), (512, 64)):
+        yield beside("route", by(t, e), (torch.randn(t, e),), 4.0 * t * e, (), "GB/s")
+
+
+def moe_layer() -> Cases:
+    """The gate and the routes, too."""
+    for t, e, d, f in ((256, 8, 512, 1024), (64, 8, 1024, 1024), (1024, 8, 256, 512)):
+        matrices = (torch.randn(e, d, f), torch.randn(e, d, f), torch.randn(e, f, d))
+        matrices = tuple(x / d**0.5 for x in matrices)
+        inputs = torch.randn(t, d), torch.randn(d, e) / d**0.5, *matrices
+        yield beside("moe_layer", by(t, e, d, f), inputs, 12.0 * t * d * f, ())
+
+
 def gated_delta_rule() -> Cases:
     """Heads of a hybrid model."""
     for h, t, d in ((4, 1024, 64), (8, 512, 128)):
@@ -177,7 +192,7 @@ _CASES: dict[str, Callable[[], Cases]] = {
     for f in (
         cumsum, logsumexp, cross_entropy, transpose, embedding, embedding_backward, causal_conv1d,
         pool2d, swiglu, sliding_attention, attention_lse, paged_attention, paged_prefill, moe,
-        gated_delta_rule, ssd, fp8_gemm,
+        route, moe_layer, gated_delta_rule, ssd, fp8_gemm,
     )
 }  # fmt: skip
 NAMES = tuple(_CASES)

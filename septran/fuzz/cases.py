@@ -55,6 +55,7 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "permute": ("A", "B", "C"), "transpose": ("B", "M", "N"), "paged_attention": ("P", "S"),
     "paged_prefill": ("T", "P", "S"),
     "fp8_gemm": ("M", "N", "K"), "gated_delta_rule": (), "ssd": (), "moe": ("T", "D", "F"),
+    "moe_layer": ("T", "D", "F"), "route": ("T",),
     "gemm": ("M", "N", "K"), "gemm_backward": ("M", "N", "K"), "softmax_backward": ("M", "N"),
     "gemm_bias_act": ("M", "N", "K"), "gemm_splitk": ("M", "N", "K"),
     "layer_norm": ("M", "N"), "linear_attention": (), "mla_decode": (), "reduce": ("M", "N"),

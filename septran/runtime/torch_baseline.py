@@ -9,7 +9,7 @@ from typing import Any
 
 from septran.runtime.arrays import TORCH
 from septran.runtime.beside_torch import gradients
-from septran.runtime.beside_torch.experts import grouped_gemm, moe
+from septran.runtime.beside_torch.experts import grouped_gemm, moe, moe_layer, route
 from septran.runtime.beside_torch.pages import paged_attention, paged_prefill
 from septran.runtime.beside_torch.quantised import fp8_gemm
 from septran.runtime.beside_torch.recurrence import gated_delta_rule, ssd
@@ -571,6 +571,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "gemm_splitk": _gemm,
     "grouped_gemm": grouped_gemm,
     "moe": moe,
+    "moe_layer": moe_layer,
     "layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
     "linear_attention": _linear_attention,
@@ -586,6 +587,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "rms_norm_backward": _rms_norm_backward,
     "rope": _rope,
     "rope_backward": gradients.rope_backward,
+    "route": route,
     "sliding_attention": _sliding_attention,
     "softmax": _softmax,
     "softmax_backward": _softmax_backward,

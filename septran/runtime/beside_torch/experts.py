@@ -40,6 +40,35 @@ def moe(static: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
     return "torch.mm of each expert, index_add_", layer
 
 
+def route(static: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
+    """Return the name of what computes the operator by torch, and the function."""
+    import torch
+
+    k = int(static.get("k", 2))
+
+    def routes(logits: Any) -> Any:
+        top, chosen = torch.topk(logits.float(), k, dim=1)
+        experts, order = torch.sort(chosen.flatten(), stable=True)
+        offsets = torch.searchsorted(experts, torch.arange(logits.shape[1] + 1))
+        return order // k, torch.softmax(top, 1).flatten()[order], offsets
+
+    return "torch.topk, softmax, sort, searchsorted", routes
+
+
+def moe_layer(static: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
+    """Return the name of what computes the operator by torch, and the function."""
+    import torch
+
+    _, routes = route(static)
+    _, experts = moe(static)
+
+    def layer(x: Any, gate: Any, w: Any, v: Any, u: Any) -> Any:
+        wide = torch.promote_types(x.dtype, torch.float32)
+        return experts(x, w, v, u, *routes(x.to(wide) @ gate.to(wide)))
+
+    return "torch.topk and sort, torch.mm of each expert, index_add_", layer
+
+
 def _sections(offsets: Any) -> Iterator[tuple[int, int, int]]:
     """Yield each expert that has rows, with its first row and the one behind its last."""
     ends = offsets.tolist()
