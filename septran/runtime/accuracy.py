@@ -13,6 +13,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,16 @@ from septran.runtime import rounding
 from septran.runtime.rounding import Array, Bounded, cast, exact, gamma
 from septran.task.errors import CountRangeError, IndexRangeError
 from septran.task.reference import positions
-from septran.task.tree import Allocate, Assign, Launch, Loop, Primitive, Statement, TaskNode, TaskTree
+from septran.task.tree import (
+    Allocate,
+    Assign,
+    Launch,
+    Loop,
+    Primitive,
+    Statement,
+    TaskNode,
+    TaskTree,
+)
 
 SAFETY = 2.0
 """The factor on the bound: the reference rounds, too, and by no more than the kernel."""
@@ -133,8 +143,8 @@ def error_bounds(
         held[param.name] = _Held(_Tensor(param.dtype, start), View.whole(param.name, param.shape))
     numbers = {s.name: s.default for s in tree.scalars if s.default is not None}
     run = _Run({}, {**numbers, **(scalars or {})}, flushed)
-    for name, param in held.items():
-        run.has_indices(name, param.tensor)
+    for name, own in held.items():
+        run.has_indices(name, own.tensor)
     with np.errstate(all="ignore"):
         run.body(tree.root, tree.root.body, dict(held))
         outputs = {p.name: held[p.name].tensor.bounded() for p in tree.root.params if p.writes}

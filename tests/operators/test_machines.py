@@ -54,6 +54,7 @@ LARGE = {
     "logsumexp_backward": {"M": 4096, "N": 50_257},
     "mla_decode": {"B": 1, "H": 128, "N": 4096, "C": 512, "E": 64},
     "moe": {"T": 512, "R": 2048, "E": 8, "D": 2048, "F": 4096},
+    "moe_layer": {"T": 512, "E": 8, "D": 2048, "F": 4096},
     "paged_attention": {"B": 32, "H": 32, "G": 8, "D": 128, "P": 4096, "S": 16, "L": 128},
     "paged_prefill": {
         "T": 2000,
@@ -72,6 +73,7 @@ LARGE = {
     "rms_norm_backward": {"M": 4096, "N": 8192},
     "rope": {"S": 4096, "H": 32, "D": 128},
     "rope_backward": {"S": 4096, "H": 32, "D": 128},
+    "route": {"T": 2048, "E": 128},
     "sliding_attention": {"B": 1, "H": 2, "G": 1, "M": 1000, "N": 1500, "D": 256},
     "softmax": {"M": 4096, "N": 8192},
     "softmax_backward": {"M": 4096, "N": 8192},
@@ -85,7 +87,7 @@ LARGE = {
 }
 """As in models: Llama's 8,192 columns and heads of 128 and 256, DeepSeek's latents of 512."""
 GPUS = ("amd-mi300x", "nvidia-a100", "nvidia-h200")
-TAKES_LONG = ("attention_backward", "attention_varlen", "moe", "paged_prefill")
+TAKES_LONG = ("attention_backward", "attention_varlen", "moe", "moe_layer", "paged_prefill")
 """Five products, of which many tilings are tried until one fits, and sections of sections."""
 
 

@@ -633,6 +633,54 @@ def test_grouped_gemm(tiling, offsets):
 
 
 @pytest.mark.one_in(3)
+def by_torch(logits, k):
+    """Each token's experts and shares, then the routes in the order of experts, in float64."""
+    top, expert = torch.topk(logits, k, dim=1)
+    ranked, order = torch.sort(expert.flatten(), stable=True)
+    share = torch.softmax(top, 1).flatten()[order]
+    return order // k, share, torch.searchsorted(ranked, torch.arange(logits.shape[1] + 1))
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.parametrize(
+    ("tokens", "experts", "k"), [(37, 5, 2), (9, 12, 3), (1, 4, 4), (30, 1, 1)]
+)
+def test_route(tiling, tokens, experts, k):
+    logits = normal(tokens, experts)
+    token, weight, offsets = run("route", logits, tiling=tiling, k=k)
+    wanted = by_torch(torch.from_numpy(logits).double(), k)
+    assert np.array_equal(token, wanted[0])
+    assert np.array_equal(offsets, wanted[2])
+    np.testing.assert_allclose(weight, wanted[1], rtol=1e-12)
+
+
+def test_equal_logits_choose_the_first_experts():
+    token, weight, offsets = run("route", np.zeros((3, 4), "float32"), tiling=TILINGS[0], k=2)
+    assert token.tolist() == [0, 1, 2, 0, 1, 2]
+    assert weight.tolist() == [0.5] * 6
+    assert offsets.tolist() == [0, 3, 6, 6, 6]
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+def test_moe_layer(tiling):
+    """Beside a loop over tokens and their experts, whose logits no rounding makes others."""
+    x, gate = normal(9, 20), normal(20, 3, seed=3)
+    w, v, u = normal(3, 20, 26), normal(3, 20, 26, seed=1), normal(3, 26, 20, seed=2)
+    found = run("moe_layer", x, gate, w, v, u, tiling=tiling)
+    rows, first, second, last = (torch.from_numpy(a).double() for a in (x, w, v, u))
+    top, expert = torch.topk(rows @ torch.from_numpy(gate).double(), 2, dim=1)
+    share = torch.softmax(top, 1)
+    wanted, size = (torch.zeros(9, 20, dtype=torch.float64) for _ in range(2))
+    for t, n in itertools.product(range(9), range(2)):
+        e, row = expert[t, n], rows[t]
+        hidden = torch.nn.functional.silu(row @ first[e]) * (row @ second[e])
+        wanted[t] += share[t, n] * (hidden @ last[e])
+        sizes = (row.abs() @ first[e].abs()) * (row.abs() @ second[e].abs())
+        size[t] += share[t, n] * (sizes @ last[e].abs())
+    # A share is off by as much as its logits are, each a sum of 20 products.
+    close(found, wanted, 2 * 20 + 26 + 4 * 20 * 20, size)
+
+
 @pytest.mark.parametrize("act", ["silu", "gelu"])
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize("offsets", [[0, 13, 13, 40], [3, 20, 21, 38]])

@@ -117,35 +117,6 @@ def test_numbers_with_a_fraction_choose_nothing():
         task.run(logic, X, np.zeros(3, "float32"))
 
 
-def test_neither_the_index_nor_what_it_chooses_from_is_computed_in_the_kernel():
-    @task.define
-    def of_temporary(Y: task.Tensor["T", "D"], X: task.Tensor["V", "D"], at: task.Tensor["T"]):
-        held = task.empty(X.shape, name="held")
-        task.copy(held, X)
-        task.launch(take, Y, held[at])
-
-    @task.define
-    def by_temporary(Y: task.Tensor["T", "D"], X: task.Tensor["V", "D"], at: task.Tensor["T"]):
-        held = task.empty(at.shape, "int64", name="held")
-        task.copy(held, at)
-        task.launch(take, Y, X[held])
-
-    @task.define
-    def of_output(
-        Y: task.Out["T", "D"], Z: task.Out["V", "D"], X: task.In["V", "D"], at: task.In["T"]
-    ):
-        task.launch(take, Z, X)
-        task.launch(take, Y, Z[at])
-
-    at = np.zeros(3, "int64")
-    with pytest.raises(IndirectIndexError, match="held is indexed by a tensor, and is a temporary"):
-        task.run(of_temporary, X, at)
-    with pytest.raises(IndirectIndexError, match="held holds indices, and is a temporary"):
-        task.run(by_temporary, X, at)
-    with pytest.raises(IndirectIndexError, match=r"Z is used through an index .* writes it"):
-        task.run(of_output, X, at)
-
-
 def test_nothing_is_written_through_an_index():
     @task.define
     def logic(Y: task.Tensor["V", "D"], X: task.Tensor["T", "D"], at: task.Tensor["T"]):

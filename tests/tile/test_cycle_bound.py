@@ -50,7 +50,7 @@ def test_cores_share_the_work_but_not_the_port():
     assert found["GLOBAL"] >= (512 * 512 * 3) * 2 / 256
 
 
-TAKES_LONG = ("attention_backward", "attention_varlen", "moe", "paged_prefill")
+TAKES_LONG = ("attention_backward", "attention_varlen", "moe", "moe_layer", "paged_prefill")
 
 
 @pytest.mark.parametrize(

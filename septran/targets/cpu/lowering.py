@@ -323,7 +323,7 @@ def groups(body: tuple[Node, ...]) -> list[tuple[Node, ...]]:
     """The nodes of a body, neighbours by the same instruction (but gemms) together."""
     found: list[list[Node]] = []
     for node in body:
-        if found and _joins(found[-1][-1], node):
+        if found and _joins(found[-1][-1], node) and not _through_index(node, found[-1]):
             found[-1].append(node)
         else:
             found.append([node])
@@ -335,6 +335,12 @@ def _joins(last: Node, node: Node) -> bool:
         return False
     alone = {"gemm", "scan", EXTERN} & {last.primitive, node.primitive}
     return last.instruction == node.instruction and not alone
+
+
+def _through_index(node: Node, group: Sequence[Node]) -> bool:
+    """Whether a node reads through an index what a group writes: any part of it, not its own."""
+    chosen = (r.buffer for r in regions(node) if any(r.chosen()))
+    return not {r.buffer for n in group for r in writes(n)}.isdisjoint((*tables(node), *chosen))
 
 
 def _uses(body: tuple[Node, ...]) -> Counter[str]:

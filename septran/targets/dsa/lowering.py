@@ -213,9 +213,9 @@ class _Lowering:
                 case Handover():
                     self._handover(step)
                 case Fence():
-                    command, what = ("barrier", "cores meet") if self.cores > 1 else ("sync", "wait")
+                    what = "cores meet" if self.cores > 1 else "all queues end"
                     with self.context.writer.origin(f"{what}: {step.node.origin}"):
-                        self.context.command(command)
+                        self.context.command("barrier" if self.cores > 1 else "sync")
                 case StepLoop():
                     self._loop(step)
 

@@ -95,9 +95,7 @@ class _Spine:
             else:
                 self._statement(task, statement, homes, before)
 
-    def _complete(
-        self, task: TaskNode, number: int, homes: Homes, around: Complete
-    ) -> Complete:
+    def _complete(self, task: TaskNode, number: int, homes: Homes, around: Complete) -> Complete:
         """What is complete before a statement: before the task, or by those before it."""
 
         def known(tensor: str) -> bool:

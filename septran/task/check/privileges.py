@@ -141,14 +141,14 @@ def certainly_written(
 
     What it reads of it before counts as not written.
     """
-    for held in (*task.params, *(s for s in statements(task.body) if isinstance(s, Allocate))):
-        if held.name == name:
-            whole = View.whole(name, held.shape, held.valid)
-            if isinstance(held, Allocate) and held in body and held.fill is not None:
-                return True
-            reads, written = _scan(body, name, [], _Whole(whole, ranges))
-            return not reads and _covered(written, whole)
-    return False
+    own = [s for s in statements(task.body) if isinstance(s, Allocate)]
+    known: dict[str, Param | Allocate] = {x.name: x for x in task.params}
+    held = (known | {x.name: x for x in own})[name]
+    if isinstance(held, Allocate) and held in body and held.fill is not None:
+        return True
+    whole = View.whole(name, held.shape, held.valid)
+    reads, written = _scan(body, name, [], _Whole(whole, ranges))
+    return not reads and _covered(written, whole)
 
 
 @dataclass(frozen=True)

@@ -289,7 +289,9 @@ class Frame:
     def begin(self, name: str, view: View, opened: int | None = None) -> None:
         """Note the place of a new temporary, in as many open loops as there are now."""
         loops = len(self.tracer.open) if opened is None else opened
-        self.homes[name] = Home(view, view.shape, True, loops, self.site.path)
+        self.homes[name] = Home(
+            view, view.shape, temporary=True, opened=loops, owner=self.site.path
+        )
 
     def home(self, view: View) -> Home:
         """Return the place of a view of this task's tensor."""

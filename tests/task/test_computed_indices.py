@@ -1,0 +1,208 @@
+"""Indices, counts and indexed tensors that the same kernel computes: what they mean, when not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import septran
+from septran import task
+from septran.runtime.accuracy import error_bounds
+from septran.task.errors import CountRangeError, IndexRangeError, IndirectIndexError
+
+X = np.arange(24.0, dtype="float32").reshape(6, 4)
+KEYS = np.array([3, 0, 5, 1, 1], "int64")
+SHAPES = {"Y": (5, 4), "X": X.shape, "key": KEYS.shape}
+
+
+@task.define(leaf=True)
+def take(Y, X):
+    """Y is X."""
+    Y[...] = X
+
+
+@task.define(leaf=True)
+def turn(at, key):
+    """Indices from the end."""
+    at[...] = 5 - key
+
+
+@task.define
+def turned(Y: task.Tensor["T", "D"], X: task.Tensor["V", "D"], key: task.Tensor["T", task.int64]):
+    """Rows from the end, which a temporary chooses."""
+    at = task.empty(key.shape, task.int64, name="at")
+    Ap, Kp = (task.partition(x, shape=(2,)) for x in (at, key))
+    for i in task.parallel_range(Ap.shape[0]):
+        task.launch(turn, Ap[i], Kp[i])
+    Yp, Rp = (task.partition(x, shape=(2, 4)) for x in (Y, X[at]))
+    for i, j in task.parallel_range(Yp.shape):
+        task.launch(take, Yp[i, j], Rp[i, j])
+
+
+@task.define
+def around(Y: task.Tensor["T", "D"], X: task.Tensor["V", "D"], key: task.Tensor["T", task.int64]):
+    """The same, launched twice: each has a temporary of its own."""
+    half = task.empty(Y.shape, name="half")
+    task.launch(turned, half, X, key)
+    task.launch(turned, Y, X, key)
+
+
+@task.define
+def of_computed(
+    Y: task.Out["T", "D"],
+    Z: task.Out["V", "D"],
+    X: task.In["V", "D"],
+    key: task.In["T", task.int64],
+):
+    """Rows of an output that is complete."""
+    Zp, Xp = (task.partition(x, shape=(2, 4)) for x in (Z, X))
+    for i in task.parallel_range(Zp.shape[0]):
+        task.launch(take, Zp[i, 0], Xp[i, 0])
+    Yp, Rp = (task.partition(x, shape=(2, 4)) for x in (Y, Z[key]))
+    for i in task.parallel_range(Yp.shape[0]):
+        task.launch(take, Yp[i, 0], Rp[i, 0])
+
+
+@task.define(leaf=True)
+def add(total, x):
+    """One row more."""
+    total[:] = total + x
+
+
+@task.define
+def summed(Y, X, n):
+    """The first rows' sum, as many as an element says."""
+    total = task.zeros(Y.shape, name="total")
+    for r in task.sequential_range(task.count(n[0], most=X.shape[0])):
+        task.launch(add, total, X[r])
+    task.copy(Y, total)
+
+
+@task.define
+def counted(Y: task.Tensor["D"], X: task.Tensor["V", "D"], key: task.Tensor[1, task.int64]):
+    """A number of iterations that the kernel computes."""
+    n = task.empty(key.shape, task.int64, name="n")
+    for _ in task.parallel_range(1):
+        task.launch(turn, n, key)
+    for _ in task.parallel_range(1):
+        task.launch(summed, Y, X, n)
+
+
+MACHINES = ["cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200"]
+
+
+def check(logic, machine, *arrays):
+    """The kernel's results, which `check` finds right, and those of its tile program."""
+    emulate = {"emulate": True} if machine.startswith("nvidia") else {}
+    kernel = septran.compile(logic, machine, **emulate)
+    found = kernel(*arrays)
+    assert kernel.check(*arrays).right
+    tiles = septran.interpret(kernel.stages.tile_program, list(arrays), order=3)
+    first = found[0] if isinstance(found, tuple) else found
+    assert np.array_equal(next(iter(tiles.values())), first)
+    return first
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("logic", [turned, around], ids=["entry", "inside"])
+def test_rows_are_chosen_by_what_was_computed_before(logic, machine):
+    assert np.array_equal(task.run(logic, X, KEYS), X[5 - KEYS])
+    assert np.array_equal(check(logic, machine, X, KEYS), X[5 - KEYS])
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_rows_are_chosen_of_what_was_computed_before(machine):
+    assert np.array_equal(check(of_computed, machine, X, KEYS), X[KEYS])
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("key", [5, 3, 0])
+def test_iterations_are_counted_by_what_was_computed_before(machine, key):
+    assert np.array_equal(check(counted, machine, X, np.array([key])), X[: 5 - key].sum(0))
+
+
+def test_what_is_computed_out_of_range_is_an_error_with_its_place():
+    with pytest.raises(IndexRangeError, match=r"at\[2\] is -2, which is no index of 0\.\.5"):
+        task.run(turned, X, np.array([0, 1, 7, 2, 2]))
+    with pytest.raises(CountRangeError, match=r"n\[0\] is -1"):
+        task.run(counted, X, np.array([6]))
+    kernel = septran.compile(turned, "cpu-x86")
+    with pytest.raises(IndexRangeError, match=r"at\[2\] is -2"):
+        kernel.check(X, np.array([0, 1, 7, 2, 2]))
+    assert np.array_equal(kernel(X, np.array([0, 1, 7, 2, 2])), X[[5, 4, 0, 3, 3]])
+
+
+def refused(body, words):
+    @task.define
+    def logic(
+        Y: task.Tensor["T", "D"], X: task.Tensor["V", "D"], key: task.Tensor["T", task.int64]
+    ):
+        body(Y, X, key)
+
+    with pytest.raises(IndirectIndexError, match=words) as caught:
+        task.trace(logic, SHAPES, {"key": "int64"})
+    assert caught.value.where.file == __file__
+    return caught.value
+
+
+def test_an_index_of_an_iteration_is_refused():
+    def body(Y, X, key):
+        for t in task.parallel_range(5):
+            at = task.empty((1,), task.int64, name="at")
+            task.launch(turn, at, key[t : t + 1])
+            task.launch(take, Y[t : t + 1], X[at])
+
+    error = refused(body, "at holds indices, and is a temporary of a loop's iteration")
+    assert "outside of all loops" in error.hint
+
+
+def test_an_index_is_complete_before_it_is_read():
+    def partly(Y, X, key):
+        at = task.empty((5,), task.int64, name="at")
+        task.launch(turn, at[:3], key[:3])
+        task.launch(take, Y, X[at])
+
+    def again(Y, X, key):
+        at = task.empty((5,), task.int64, name="at")
+        task.launch(turn, at, key)
+        task.launch(take, Y, X[at])
+        task.launch(turn, at, key)
+
+    def beside(Y, X, key):
+        at = task.zeros((5,), task.int64, name="at")
+        for t in task.sequential_range(5):
+            task.launch(take, Y[t], X[at[t]])
+            task.launch(turn, at[t], key[t])
+
+    refused(partly, "at holds indices in logic, and is not certainly written as a whole before")
+    refused(again, "at holds indices in logic, and is written later, in logic")
+    refused(beside, "at holds indices in logic, and is written there, too")
+
+
+def test_an_index_is_not_what_rounding_may_change():
+    """Two logits that are as good as equal: nothing is promised of any result."""
+
+    @task.define(leaf=True)
+    def halves(Z, X):
+        Z[:, :] = X / 3
+
+    @task.define(leaf=True)
+    def best(at, Z):
+        top = task.empty((Z.shape[0], 1), name="top")
+        index = task.empty((Z.shape[0], 1), task.int64, name="index")
+        task.topk(top, index, Z)
+        at[:] = task.max(index, axis=1)
+
+    @task.define
+    def logic(Y: task.Tensor["T", "D"], X: task.Tensor["V", "D"], G: task.Tensor["T", "E"]):
+        Z, at = task.empty(G.shape, name="Z"), task.empty(G.shape[:1], task.int64, name="at")
+        task.launch(halves, Z, G)
+        task.launch(best, at, Z)
+        task.launch(take, Y, X[at])
+
+    tree = task.trace(logic, {"Y": (2, 4), "X": X.shape, "G": (2, 6)})
+    gate = np.array([[1, 2, 3, 4, 9, 6], [6, 5, 4, 3, 2, 1]], "float32")
+    assert np.array_equal(error_bounds(tree, {"X": X, "G": gate})["Y"].value, X[[4, 0]])
+    assert not error_bounds(tree, {"X": X, "G": gate})["Y"].error.any()
+    gate[0, 0] = np.nextafter(np.float32(9), np.float32(10))
+    assert np.isinf(error_bounds(tree, {"X": X, "G": gate})["Y"].error).all()
