@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from septran.ir.bounds import least
 from septran.ir.index import Index, Range, Var, axis
 from septran.tile.analyses.loops import depends, ranges
 from septran.tile.nodes import Compute, Copy, For, Node, Region, TileProgram, nodes, reads, writes
@@ -81,11 +82,12 @@ def _without_fill(fill: Compute, node: Node, known: dict[Var, Range]) -> Node | 
     tiles = [loop for loop in loops if loop not in steps]
     # Of two summed loops no single index names the first step, and a loop without iterations would
     # leave the tile unset.
-    if len(steps) > 1 or any(s.extent.bounds(known)[0] < 1 for s in steps):
+    tops = {loop.variable: loop.extent for loop in loops}
+    if len(steps) > 1 or any(least(s.extent, known, tops) < 1 for s in steps):
         return None
     if not _tiles_cover(gemm.operands[0], fill.operands[0], tiles):
         return None
-    if gemm.operands[1].valid[1].bounds(known)[0] < 1:  # an empty sum leaves the zeros
+    if least(gemm.operands[1].valid[1], known, tops) < 1:  # an empty sum leaves the zeros
         return None
     first = steps[0].variable.name if steps else ""
     marked = replace(gemm, attributes=(*gemm.attributes, (FIRST, first)))

@@ -38,6 +38,7 @@ from septran.tile.nodes import (
     TileProgram,
     nodes,
     regions,
+    rewrite,
 )
 from septran.tile.passes.schedule.assign_roles import assign_roles, role_level
 from septran.tile.passes.schedule.insert_sync import insert_sync
@@ -209,11 +210,8 @@ class _Pipelining:
 
     def depth(self, loop: For, *, loads: bool) -> int:
         """Return the stages of the loop's rings: as asked, but no more than it has iterations."""
-        least, most = loop.extent.bounds(self.known)
-        asked = self.stages(loop)
+        asked, most = self.stages(loop), loop.extent.bounds(self.known)[1]
         asked = min(asked, most, self.limits.get((loop.variable, loads), asked))
-        if any(_starts_at(n, loop.variable) for n in nodes(loop.body)):
-            asked = min(asked, least)  # the first step must be one of the steady loop
         return max(1, asked if loads else min(asked, STORE_STAGES))
 
     def groups(self, loop: For) -> list[_Group]:
@@ -335,11 +333,33 @@ class _Pipelining:
     ) -> tuple[Node, ...]:
         """Return `extent` iterations of a part of the loop's body, from iteration `base` on."""
         if extent == Index.of(1):
-            return tuple(substitute(n, {loop.variable: base}) for n in body)
+            return self.step(loop, body, base)
         variable = Var(self.indices.fresh(loop.variable.name))
         self.known[variable] = loop_range(extent, self.known)
-        inside = tuple(substitute(n, {loop.variable: base + variable}) for n in body)
+        inside = self.step(loop, body, base + variable)
         return (For(variable, extent, "sequential", None, inside, origin),)
+
+    def step(self, loop: For, body: tuple[Node, ...], at: Index) -> tuple[Node, ...]:
+        """Return iteration `at` of a part of the loop's body, which may be the first one."""
+
+        def either(node: Node) -> tuple[Node, ...]:
+            if not _starts_at(node, loop.variable):
+                return (node,)
+            later, rest = minimum(1, at), dict(node.attributes) | {FIRST: ""}
+            anew = replace(node, attributes=tuple(rest.items()))
+            cases = (node, later), (anew, 1 - later)
+            return tuple(self.once(node, many) for node, many in cases)
+
+        single = at == Index() or any(at == Index.of(v) for v in at.variables())
+        if not single and at.bounds(self.known)[0] < 1:
+            body = rewrite(body, either)
+        return tuple(substitute(n, {loop.variable: at}) for n in body)
+
+    def once(self, node: Node, extent: Index) -> For:
+        """Return a node as a loop of one iteration or none."""
+        variable = Var(self.indices.fresh("once"))
+        self.known[variable] = (0, 0)
+        return For(variable, extent, "sequential", None, (node,), node.origin)
 
     def again(self, body: tuple[Node, ...], kept: set[str | None]) -> tuple[Node, ...]:
         """Return a second copy of a body, with loop indices and inner channels of its own."""
