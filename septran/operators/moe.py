@@ -1,11 +1,11 @@
 """A layer of experts: Y[t] = sum over routes r with token[r] = t of weight[r] * F(X[t]).
 
-F(x) = (act(x @ W[e]) * (x @ V[e])) @ U[e] for the route's expert e, `act` silu or gelu. X and Y
-[T, D], W and V [E, D, F], U [E, F, D], any float dtype. The R routes lie in the order of their
-experts, those of expert e from offsets[e] on, up to offsets[e + 1]: token [R], 0 <= token[r] < T,
-and offsets [E + 1] are int64, weight [R] is float32. A route of no expert adds 0; of sections that
-lie over each other the last one counts. What is between the products is rounded to X's dtype, and
-a token's sum after each of its routes. Source: Shazeer et al., The Sparsely-Gated
+F(x) = (act(x @ W[e]) * (x @ V[e])) @ U[e] for the route's expert e, `act` silu or gelu. X and Y [T,
+D], W and V [E, D, F], U [E, F, D], any float dtype. The R routes lie in the order of their experts,
+those of expert e from offsets[e] on, up to offsets[e + 1]: token [R], 0 <= token[r] < T, and
+offsets [E + 1] are int64, weight [R] is of any float dtype. A route of no expert adds 0; of
+sections that lie over each other the last one counts. What is between the products is rounded to
+X's dtype, and a token's sum after each of its routes. Source: Shazeer et al., The Sparsely-Gated
 Mixture-of-Experts Layer, arXiv 1701.06538.
 """
 
@@ -97,7 +97,7 @@ def moe(
     V: task.Tensor["E", "D", "F"],
     U: task.Tensor["E", "F", "D"],
     token: task.Tensor["R", task.int64],
-    weight: task.Tensor["R", task.float32],
+    weight: task.Tensor["R"],
     offsets: task.Tensor["E + 1", task.int64],
     *,
     act: str = "silu",

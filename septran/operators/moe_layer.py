@@ -36,7 +36,7 @@ def moe_layer(
     experts, routes = G.shape[1], X.shape[0] * k
     logits = task.empty((X.shape[0], experts), task.accumulator_dtype(X.dtype), name="logits")
     token = task.empty((routes,), task.int64, name="token")
-    weight = task.empty((routes,), task.float32, name="weight")
+    weight = task.empty((routes,), logits.dtype, name="weight")
     offsets = task.empty((experts + 1,), task.int64, name="offsets")
     task.launch(gemm, logits, X, G)
     task.launch(route, token, weight, offsets, logits, k=k)

@@ -3,8 +3,8 @@
 Of the logits G [T, E] of each token the k greatest choose its experts, among equals the first;
 their softmax, over these k, is what they weigh. Route r is one of the T * k pairs of a token and
 one of its experts: token [T * k] and weight [T * k] lie by expert, within one by token, those of
-expert e from offsets[e] on, up to offsets[e + 1]. token and offsets [E + 1] are int64, weight is
-float32, G any float dtype. The order is a counting sort: a route's place is the number of routes
+expert e from offsets[e] on, up to offsets[e + 1]. token and offsets [E + 1] are int64, G is of any
+float dtype, and weight of the same. The order is a counting sort: a route's place is the number of routes
 before it to the same expert, behind all routes to the experts before. Source: Jiang et al.,
 Mixtral of Experts, arXiv 2401.04088, section 2.1; counting sort: Knuth, TAOCP 3, section 5.2.
 """
@@ -24,7 +24,7 @@ def choose_rows(expert, share, G, *, k: task.static):
     """Some tokens: their k experts, and the softmax of the logits that chose them."""
     top = task.empty((G.shape[0], k), G.dtype, name="top")
     task.topk(top, expert, G)
-    wide = top.astype(task.float32)
+    wide = top.astype(task.compute_dtype(G.dtype))
     power = task.exp(wide - task.max(wide, axis=1, keepdims=True))
     share[:, :] = power / task.sum(power, axis=1, keepdims=True)
 
@@ -75,7 +75,7 @@ def put_routes(token, weight, place, source, share):
 @task.define
 def route(
     token: task.Out["T * k", task.int64],
-    weight: task.Out["T * k", task.float32],
+    weight: task.Out["T * k"],
     offsets: task.Out["E + 1", task.int64],
     G: task.In["T", "E"],
     *,
@@ -86,7 +86,7 @@ def route(
     rows, step = task.tunable("block_rows"), task.tunable("block_width")
     routes = G.shape[0] * k
     expert = task.empty((G.shape[0], k), task.int32, name="expert")
-    share = task.empty((G.shape[0], k), task.float32, name="share")
+    share = task.empty((G.shape[0], k), weight.dtype, name="share")
     Ep, Sp, Gp = (task.partition(x, shape=(rows, x.shape[1])) for x in (expert, share, G))
     for i in task.parallel_range(Gp.shape[0]):
         task.launch(choose_rows, Ep[i, 0], Sp[i, 0], Gp[i, 0], k=k)

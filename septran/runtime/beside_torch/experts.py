@@ -47,10 +47,12 @@ def route(static: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
     k = int(static.get("k", 2))
 
     def routes(logits: Any) -> Any:
-        top, chosen = torch.topk(logits.float(), k, dim=1)
+        top, chosen = torch.topk(logits, k, dim=1)
         experts, order = torch.sort(chosen.flatten(), stable=True)
         offsets = torch.searchsorted(experts, torch.arange(logits.shape[1] + 1))
-        return order // k, torch.softmax(top, 1).flatten()[order], offsets
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        share = torch.softmax(top, 1, dtype=wide).to(logits.dtype)
+        return order // k, share.flatten()[order], offsets
 
     return "torch.topk, softmax, sort, searchsorted", routes
 
