@@ -4,8 +4,8 @@ Of the logits G [T, E] of each token the k greatest choose its experts, among eq
 their softmax, over these k, is what they weigh. Route r is one of the T * k pairs of a token and
 one of its experts: token [T * k] and weight [T * k] lie by expert, within one by token, those of
 expert e from offsets[e] on, up to offsets[e + 1]. token and offsets [E + 1] are int64, G is of any
-float dtype, and weight of the same. The order is a counting sort: a route's place is the number of routes
-before it to the same expert, behind all routes to the experts before. Source: Jiang et al.,
+float dtype, and weight of the same. The order is a counting sort: a route's place is the number of
+routes before it to the same expert, behind all routes to the experts before. Source: Jiang et al.,
 Mixtral of Experts, arXiv 2401.04088, section 2.1; counting sort: Knuth, TAOCP 3, section 5.2.
 """
 

@@ -343,7 +343,7 @@ class _Pipelining:
         """Return iteration `at` of a part of the loop's body, which may be the first one."""
 
         def either(node: Node) -> tuple[Node, ...]:
-            if not _starts_at(node, loop.variable):
+            if not isinstance(node, Compute) or not _starts_at(node, loop.variable):
                 return (node,)
             later, rest = minimum(1, at), dict(node.attributes) | {FIRST: ""}
             anew = replace(node, attributes=tuple(rest.items()))

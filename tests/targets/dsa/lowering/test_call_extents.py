@@ -137,3 +137,15 @@ def test_all_cores_share_what_a_call_tells():
     own = septran.compile("attention", "npu-cube")
     # On one core of the two it would take almost twice as long.
     assert kernel.profile(q, k, k).cycles < 1.3 * own.profile(q, k, k).cycles
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_sum_of_a_told_length_is_as_fast_as_one_that_is_known(machine):
+    """The first product overwrites, and the next tiles are fetched while one is multiplied."""
+    kernel = septran.compile("gemm", machine, dynamic={"K": (1, 1024)})
+    own = septran.compile("gemm", machine)
+    for length in (500, 1024):
+        a, b = (normal(*shape).astype(np.float16) for shape in ((64, length), (length, 64)))
+        assert kernel.profile(a, b).cycles <= 1.05 * own.profile(a, b).cycles
+    one = normal(64, 1).astype(np.float16)
+    assert kernel.check(one, one.T.copy()).right
