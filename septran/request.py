@@ -404,12 +404,17 @@ def _check_sizes(entry: Task, shapes: MappingOf[str, tuple[int, ...]]) -> None:
             raise UnsuitableRequestError(message, entry.location)
 
 
+def _dtype_name(dtype: Any) -> str:
+    """Return the name of an element type: of a word, or of NumPy's or torch's."""
+    return dtype.__name__ if isinstance(dtype, type) else str(dtype).removeprefix("torch.")
+
+
 def _dtypes(entry: Task, dtypes: MappingOf[str, str] | str | None) -> dict[str, str]:
     names = [name for name, _ in entry.tensors]
     if dtypes is None or isinstance(dtypes, MappingOf):
-        found = {name: str(dtype).removeprefix("torch.") for name, dtype in (dtypes or {}).items()}
+        found = {name: _dtype_name(dtype) for name, dtype in (dtypes or {}).items()}
     else:
-        dtype, outputs = str(dtypes).removeprefix("torch."), written(entry)
+        dtype, outputs = _dtype_name(dtypes), written(entry)
         # One type is for all inputs that have none of their own; those of outputs are inferred.
         found = {n: k.dtype or dtype for n, k in entry.tensors if n not in outputs}
     for name, dtype in found.items():

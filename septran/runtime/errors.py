@@ -99,3 +99,9 @@ class NoGpuError(CallError):
     """There is no GPU here that torch could reach."""
 
     code = "SEP615"
+
+
+class NotPickledError(CallError):
+    """A kernel was to be pickled, which holds machine code of this process."""
+
+    code = "SEP618"

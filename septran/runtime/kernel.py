@@ -27,7 +27,12 @@ from septran.runtime.arrays import NUMPY, Library
 from septran.runtime.calls import FastCall, call_key, outputs_of, plan_for
 from septran.runtime.checks import Check, check, sample
 from septran.runtime.direct.caller import Caller
-from septran.runtime.errors import NoLogicError, NotSpecialisedError, NotTimedError
+from septran.runtime.errors import (
+    NoLogicError,
+    NotPickledError,
+    NotSpecialisedError,
+    NotTimedError,
+)
 from septran.runtime.gpu import measure_on_gpu, on_device, to_device
 from septran.runtime.guard.check import run_guarded
 from septran.runtime.instrumented_call import instrumented_call
@@ -109,6 +114,19 @@ class Kernel(Displayable):
         self._caller = Caller(self, signature, Kernel.__call__)
         self._notes: dict[Remark, None] = {}
         self._lock = threading.RLock()
+
+    def __deepcopy__(self, memo: Any) -> Kernel:
+        """Return the kernel itself, as a copied function is: copies of a model share its code."""
+        return self
+
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise NotPickledError(
+            f"the kernel {self.name} cannot be pickled",
+            hint="keep its code by kernel.save and septran.load, or compile it where it is needed",
+        )
 
     @property
     def name(self) -> str:

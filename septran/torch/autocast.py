@@ -12,27 +12,23 @@ from typing import Any
 import torch
 
 from septran.errors import LogicError
-from septran.runtime.signature import Signature
 from septran.task import Task
 from septran.task.trace.inference import probe
 from septran.task.tree import Primitive, statements
+from septran.torch.plan import Plan
 
 
-def register_autocast(
-    name: str,
-    overload: Any,
-    entry: Task,
-    static: Mapping[str, Any],
-    signature: Signature,
-    devices: Sequence[str],
-    library: Any,
-) -> None:
+def register_autocast(plan: Plan, overload: Any, library: Any) -> None:
     """Register the casts of an operator that multiplies matrices, for each of its devices."""
-    if not multiplies(entry, static):
+    if not multiplies(plan.entry, plan.static):
         return
-    free = [t.dtype is None for t in signature.tensors if not t.writes]
-    for device in devices:
-        _register(name, overload, free, device, library)
+    # A tensor that is changed in place stays what it is: a cast copy would be changed instead.
+    free = [
+        plan.signature.tensor(name).dtype is None and name not in plan.mutates
+        for name in plan.passed
+    ]
+    for device in plan.kernels:
+        _register(plan.name, overload, free, device, library)
 
 
 def multiplies(entry: Task, static: Mapping[str, Any]) -> bool:

@@ -6,13 +6,13 @@ from septran.errors import CallError
 
 
 class OperatorNameError(CallError):
-    """The name of a torch operator is none, or belongs to another operator."""
+    """The name of a torch operator or of its arguments is none, or belongs to another operator."""
 
     code = "SEP695"
 
 
 class NoGradientError(CallError):
-    """A gradient was asked for of an operator whose logic names none."""
+    """A derivative was asked for that no logic computes."""
 
     code = "SEP696"
 

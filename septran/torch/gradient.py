@@ -13,38 +13,53 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from septran import operators
 from septran.request import Logic
 from septran.runtime.signature import Signature
 from septran.task import Task, find_entry, load_logic
-from septran.torch.errors import GradientLogicError, NoGradientError
+from septran.torch.errors import GradientLogicError
 from septran.torch.schema import ordered_scalars
 
 if TYPE_CHECKING:
-    from septran.torch.operator import Operator
+    from septran.torch.plan import Plan
 
-Make = Callable[[Logic, Mapping[str, Any]], "Operator"]
-"""Makes the operator of another logic, with static flags, under the same mapping."""
+Make = Callable[[Logic, Mapping[str, Any]], "Plan"]
+"""Plans the operator of another logic, with static flags, under the same mapping."""
 
 
 @dataclass(frozen=True)
 class Gradient:
     """The operator that computes an operator's gradient, and where its arguments come from."""
 
-    operator: Operator
+    plan: Plan
     arguments: tuple[str, ...]
     """The tensors it takes: inputs and outputs of the operator, and ``d`` with an output."""
-    results: tuple[str, ...]
+    inputs: tuple[str, ...]
     """The inputs whose gradients it returns, in its order."""
     scalars: tuple[str, ...]
     """The run-time scalars that it shares with the operator."""
 
     @property
-    def backward(self) -> Operator:
+    def backward(self) -> Plan:
         """The operator that computes the gradient."""
-        return self.operator
+        return self.plan
+
+    def results(
+        self, operator: Any, values: Mapping[str, Any], scalars: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the gradients by the inputs' names.
+
+        Args:
+            operator: The operator that was made of the plan.
+            values: The tensors it takes, by name.
+            scalars: The run-time scalars of the operator's call.
+        """
+        found = operator(
+            *(values[n].contiguous() for n in self.arguments),
+            **{n: scalars[n] for n in self.scalars if n in scalars},
+        )
+        several = found if isinstance(found, tuple) else (found,)
+        return dict(zip(self.inputs, several, strict=True))
 
     @staticmethod
     def of(
@@ -57,34 +72,34 @@ class Gradient:
         named = _named(entry, "BACKWARD", static, make)
         if named is None:
             return None
-        logic, operator = named
+        logic, plan = named
         inputs = {t.name for t in signature.inputs}
         outputs = {t.name for t in signature.outputs}
         known = inputs | outputs | {f"d{name}" for name in outputs}
-        taken = tuple(t.name for t in operator.signature.inputs)
-        given = tuple(t.name for t in operator.signature.outputs)
+        taken = tuple(t.name for t in plan.signature.inputs)
+        given = tuple(t.name for t in plan.signature.outputs)
         for name in taken:
             if name not in known:
                 raise _unknown(logic, f"takes {name}", sorted(known))
         for name in given:
             if name.removeprefix("d") not in inputs or not name.startswith("d"):
                 raise _unknown(logic, f"returns {name}", sorted(f"d{n}" for n in inputs))
-        shared = {s.name for s in signature.scalars} & {s.name for s in operator.signature.scalars}
-        return Gradient(operator, taken, tuple(n[1:] for n in given), tuple(sorted(shared)))
+        shared = {s.name for s in signature.scalars} & {s.name for s in plan.signature.scalars}
+        return Gradient(plan, taken, tuple(n[1:] for n in given), tuple(sorted(shared)))
 
 
 @dataclass(frozen=True)
 class Forward:
     """The operator that runs in an operator's place where a gradient is to follow."""
 
-    operator: Operator
+    plan: Plan
     places: tuple[int, ...]
     """Which of its outputs are the operator's, in the operator's order."""
 
     @property
-    def backward(self) -> Operator | None:
+    def backward(self) -> Plan | None:
         """The operator that computes the gradient; None where that logic names none."""
-        return self.operator.gradient
+        return self.plan.backward
 
     @staticmethod
     def of(
@@ -97,25 +112,25 @@ class Forward:
         named = _named(entry, "FORWARD", static, make)
         if named is None:
             return None
-        logic, operator = named
+        logic, plan = named
         takes, wanted = (
             [*(t.name for t in s.inputs), *(x.name for x in ordered_scalars(s))]
-            for s in (operator.signature, signature)
+            for s in (plan.signature, signature)
         )
-        returned = [t.name for t in operator.signature.outputs]
+        returned = [t.name for t in plan.signature.outputs]
         if takes != wanted or not {t.name for t in signature.outputs} <= set(returned):
             outputs = ", ".join(t.name for t in signature.outputs)
             raise GradientLogicError(
                 f"{logic.name} cannot run in the place of {entry.name}", logic.location,
                 hint=f"let it take {', '.join(wanted)} and return {outputs}, and more",
             )  # fmt: skip
-        return Forward(operator, tuple(returned.index(t.name) for t in signature.outputs))
+        return Forward(plan, tuple(returned.index(t.name) for t in signature.outputs))
 
 
 def _named(
     entry: Task, word: str, static: Mapping[str, Any], make: Make
-) -> tuple[Task, Operator] | None:
-    """Return the logic that a file names by `word`, and its operator; None where it names none."""
+) -> tuple[Task, Plan] | None:
+    """Return the logic that a file names by `word`, and its plan; None where it names none."""
     named = entry.function.__globals__.get(word)
     if named is None:
         return None
@@ -143,57 +158,3 @@ def _unknown(logic: Task, what: str, known: list[str]) -> GradientLogicError:
         f"{logic.name} {what}, which the operator does not have", logic.location,
         hint=f"name it as one of {', '.join(known)}",
     )  # fmt: skip
-
-
-def register_gradient(
-    name: str, overload: Any, signature: Signature, gradient: Gradient | None, library: Any
-) -> None:
-    """Register how torch differentiates the operator; without a logic for it, an error says so."""
-    names = [t.name for t in signature.inputs]
-    outputs = [t.name for t in signature.outputs]
-    needed = () if gradient is None else gradient.arguments
-    saved = [name for name in needed if name in {*names, *outputs}]
-
-    def context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        values = dict(zip(names, inputs, strict=False))
-        values.update(zip(outputs, output if isinstance(output, tuple) else (output,), strict=True))
-        ctx.save_for_backward(*(values[n] for n in saved))
-        ctx.scalars, ctx.count = inputs[len(names) :], len(inputs)
-
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        if gradient is None:
-            raise NoGradientError(
-                f"{name} has no gradient, as its logic file names none",
-                hint='write BACKWARD = "..." there, the name of the logic of the gradient, or call '
-                "it under torch.no_grad()",
-            )
-        values = dict(zip(saved, ctx.saved_tensors, strict=True))
-        # Gradients that are missing were made zeros by autograd.
-        values |= {f"d{n}": g for n, g in zip(outputs, grads, strict=True)}
-        order = [s.name for s in ordered_scalars(signature)]
-        scalars = dict(zip(order, ctx.scalars, strict=False))
-        found = gradient.operator(
-            *(values[n].contiguous() for n in gradient.arguments),
-            **{n: scalars[n] for n in gradient.scalars if n in scalars},
-        )
-        results = found if isinstance(found, tuple) else (found,)
-        made = dict(zip(gradient.results, results, strict=True))
-        return (*(made.get(n) for n in names), *(None,) * (ctx.count - len(names)))
-
-    torch.library.register_autograd(name, backward, setup_context=context, lib=library)
-
-
-def register_forward(name: str, overload: Any, forward: Forward, library: Any) -> None:
-    """Register that `forward` runs where a gradient is to follow, and the operator elsewhere."""
-
-    def run(*arguments: Any, **named: Any) -> Any:
-        needs = any(isinstance(x, torch.Tensor) and x.requires_grad for x in arguments)
-        if needs and torch.is_grad_enabled():
-            found = forward.operator.overload(*arguments, **named)
-            chosen = tuple(found[n] for n in forward.places)
-            return chosen if len(chosen) > 1 else chosen[0]
-        below: Any = torch._C._AutoDispatchBelowAutograd  # untyped
-        with below():
-            return overload(*arguments, **named)
-
-    library.impl(name.partition("::")[2], run, "Autograd")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -78,8 +78,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Replace
 
 
 def matmul(input: Tensor, other: Tensor) -> Replacement:
-    """torch.matmul, torch.mm and torch.bmm by `gemm` or `batched_gemm`."""
-    _refuse(input.dtype != other.dtype, "its dtypes differ")
+    """torch.matmul by `gemm` or `batched_gemm`."""
     if other.dim() == 2 and input.dim() >= 2:
         shape = (*input.shape[:-1], other.shape[1])
         return Replacement("gemm", (_rows(input), other), finish=lambda x: x.reshape(shape))
@@ -90,8 +89,21 @@ def matmul(input: Tensor, other: Tensor) -> Replacement:
     return Replacement("batched_gemm", (a, b), finish=lambda x: x.reshape(shape))
 
 
+def mm(input: Tensor, mat2: Tensor) -> Replacement:
+    """torch.mm by `gemm`."""
+    _refuse(not input.dim() == mat2.dim() == 2, "its tensors are no matrices")
+    return matmul(input, mat2)
+
+
+def bmm(input: Tensor, mat2: Tensor) -> Replacement:
+    """torch.bmm by `batched_gemm`."""
+    _refuse(not input.dim() == mat2.dim() == 3, "its tensors do not have three axes")
+    return matmul(input, mat2)
+
+
 def softmax(input: Tensor, dim: int | None = None, *more: Any, **named: Any) -> Replacement:
     """torch.softmax along the last axis."""
+    _refuse(not input.is_floating_point(), "it is of integers")
     _refuse(dim not in (-1, input.dim() - 1), "it is not along the last axis")
     _refuse(named.get("dtype") is not None or any(isinstance(x, torch.dtype) for x in more),
             "it changes the dtype")  # fmt: skip
@@ -106,6 +118,7 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Replacement:
     """torch.nn.functional.layer_norm along the last axis."""
+    _refuse(not input.is_floating_point(), "it is of integers")
     _refuse(tuple(normalized_shape) != (input.shape[-1],), "it is not along the last axis alone")
     w = input.new_ones(input.shape[-1]) if weight is None else weight
     b = input.new_zeros(input.shape[-1]) if bias is None else bias
@@ -116,6 +129,7 @@ def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
 ) -> Replacement:
     """torch.nn.functional.rms_norm along the last axis."""
+    _refuse(not input.is_floating_point(), "it is of integers")
     _refuse(tuple(normalized_shape) != (input.shape[-1],), "it is not along the last axis alone")
     w = input.new_ones(input.shape[-1]) if weight is None else weight
     small = torch.finfo(input.dtype).eps if eps is None else eps
@@ -126,12 +140,27 @@ def function_of_elements(name: str) -> Callable[..., Replacement]:
     """Return the replacement of an activation by `elementwise`."""
 
     def replacement(input: Tensor, *more: Any, **named: Any) -> Replacement:
-        odd = [x for x in (*more, *named.values()) if x not in (False, "none")]
-        _refuse(bool(odd), "it works in place or approximates")
+        plain = all(x is False or x is None or x == "none" for x in (*more, *named.values()))
+        _refuse(not plain, "it works in place or approximates")
         _refuse(not input.is_floating_point(), "it is of integers")
-        return _by_rows("elementwise", input, static={"function": name})
+        order = _order_in_memory(input)
+        if order is None:
+            return _by_rows("elementwise", input, static={"function": name})
+        # Elements are taken as they lie, and the result lies as they do: as torch's does.
+        back = tuple(order.index(n) for n in range(input.dim()))
+        call = _by_rows("elementwise", input.permute(order), static={"function": name})
+        return replace(call, finish=lambda y: call.finish(y).permute(back))
 
     return replacement
+
+
+def _order_in_memory(x: Tensor) -> tuple[int, ...] | None:
+    """Return the order of axes in which the tensor is contiguous; None where it is as it is."""
+    if x.is_contiguous():
+        return None
+    strides = x.stride()
+    order = tuple(sorted(range(x.dim()), key=lambda n: (strides[n], x.shape[n]), reverse=True))
+    return order if x.permute(order).is_contiguous() else None
 
 
 def embedding(
@@ -144,10 +173,16 @@ def embedding(
     sparse: bool = False,
 ) -> Replacement:
     """torch.nn.functional.embedding: rows of the weights."""
+    _refuse(weight.dim() != 2, "its weights are no matrix")
+    _refuse(input.dtype not in (torch.int32, torch.int64), "its indices are no integers of torch's")
     _refuse(max_norm is not None, "it renormalises its weights")
     _refuse(torch.is_grad_enabled() and weight.requires_grad, "its weights need a gradient")
     shape = (*input.shape, weight.shape[1])
     index = input.reshape(-1).to(torch.int64)
+    # torch's is an error for each; a kernel's result is undefined, and graphs know no values.
+    if not torch.compiler.is_compiling() and index.device.type == "cpu" and index.numel():
+        low, high = (int(x) for x in index.aminmax())
+        _refuse(low < 0 or high >= weight.shape[0], "an index is out of range")
     return Replacement("embedding", (weight, index), finish=lambda x: x.reshape(shape))
 
 
@@ -163,11 +198,16 @@ def conv2d(
     """torch.nn.functional.conv2d; a bias is added by torch."""
     _refuse(input.dim() != 4, "its input does not have four axes")
     _refuse(isinstance(padding, str), "its padding is a word")
+    _refuse(bias is not None and bias.shape != weight.shape[:1], "its bias is not one a channel")
     flags = {"groups": groups}
     for name, value in (("stride", stride), ("padding", padding), ("dilation", dilation)):
         pair = (value, value) if isinstance(value, int) else tuple(value)
         _refuse(len(set(pair)) != 1, f"its {name} differs between the axes")
+        _refuse(pair[0] < (0 if name == "padding" else 1), f"its {name} is {pair[0]}")
         flags[name] = pair[0]
+    for extent, size in zip(input.shape[2:], weight.shape[2:], strict=True):
+        window = flags["dilation"] * (size - 1) + 1
+        _refuse(extent + 2 * flags["padding"] < window, "its filter is larger than the input")
 
     def finish(result: Tensor) -> Tensor:
         return result if bias is None else result + bias[:, None, None]
@@ -188,6 +228,7 @@ class StandIn:
 _ATTENTION = StandIn(("attention", "attention_bias"), attention)
 _LINEAR = StandIn(("gemm_bias_act", "gemm"), linear)
 _MATMUL = StandIn(("gemm", "batched_gemm"), matmul)
+_MM, _BMM = StandIn(("gemm",), mm), StandIn(("batched_gemm",), bmm)
 _SOFTMAX = StandIn(("softmax",), softmax)
 _CONV2D = StandIn(("conv2d",), conv2d)
 
@@ -200,8 +241,10 @@ KNOWN: Mapping[Callable[..., Any], StandIn] = {
     functional.scaled_dot_product_attention: _ATTENTION,
     functional.linear: _LINEAR,
     torch.matmul: _MATMUL,
-    torch.mm: _MATMUL,
-    torch.bmm: _MATMUL,
+    torch.mm: _MM,
+    Tensor.mm: _MM,
+    torch.bmm: _BMM,
+    Tensor.bmm: _BMM,
     Tensor.matmul: _MATMUL,
     Tensor.__matmul__: _MATMUL,
     functional.softmax: _SOFTMAX,
@@ -213,8 +256,11 @@ KNOWN: Mapping[Callable[..., Any], StandIn] = {
     functional.relu: _activation("relu"),
     functional.silu: _activation("silu"),
     torch.relu: _activation("relu"),
+    Tensor.relu: _activation("relu"),
     torch.sigmoid: _activation("sigmoid"),
+    Tensor.sigmoid: _activation("sigmoid"),
     torch.tanh: _activation("tanh"),
+    Tensor.tanh: _activation("tanh"),
     functional.embedding: StandIn(("embedding",), embedding),
     functional.conv2d: _CONV2D,
     torch.conv2d: _CONV2D,

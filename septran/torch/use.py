@@ -98,14 +98,13 @@ class _Mode(TorchFunctionMode):
             return stand(*args, **named)
         try:
             call = stand.replace(*args, **named)
-        except TypeError as error:
+        except (TypeError, AttributeError, IndexError, ValueError) as error:
             raise Unsuitable("it has other arguments") from error
+        _check_dtypes(call.tensors)
         operator = _operator(call.operator, call.static, self.mapping)
         for x in call.tensors:
             if x.device.type not in operator.kernels:
                 raise Unsuitable(f"its tensors are on {x.device.type}")
-            if not (x.is_floating_point() or x.dtype is torch.int64):
-                raise Unsuitable(f"it is of {x.dtype}".replace("torch.", ""))
             if x.requires_grad and operator.gradient is None and torch.is_grad_enabled():
                 raise Unsuitable(f"it needs a gradient, and {call.operator} has none")
         # A kernel copies what is not contiguous itself, on the slow path of its calls.
@@ -116,6 +115,16 @@ class _Mode(TorchFunctionMode):
             raise Unsuitable(error.message) from error
         self.report.replaced[name, call.operator] += 1
         return call.finish(result)
+
+
+def _check_dtypes(tensors: tuple[torch.Tensor, ...]) -> None:
+    """Raise Unsuitable where torch's function computes in other types, or refuses these."""
+    for x in tensors:
+        if not (x.is_floating_point() or x.dtype is torch.int64):
+            raise Unsuitable(f"it is of {x.dtype}".replace("torch.", ""))
+    floats = {x.dtype for x in tensors if x.is_floating_point()}
+    if len(floats) > 1 and not torch.is_autocast_enabled(tensors[0].device.type):
+        raise Unsuitable("its dtypes differ")
 
 
 def _operator(name: str, static: Mapping[str, Any], mapping: Any) -> Operator:
@@ -143,6 +152,11 @@ def _chosen(functions: Mapping[Any, str | Operator] | None) -> dict[Any, StandIn
     """Return what stands in for each function; raises WrongArgumentError."""
     if functions is None:
         return dict(KNOWN)
+    if not isinstance(functions, Mapping):
+        raise WrongArgumentError(
+            f"functions is {short_repr(functions)}, and no mapping",
+            hint="write {torch.nn.Linear: 'gemm_bias_act'}, or nothing for all that are known",
+        )
     found: dict[Any, StandIn | Operator] = {}
     for key, value in functions.items():
         function = MODULES.get(key, key) if isinstance(key, type) else key

@@ -190,5 +190,5 @@ def test_names():
         st.op("softmax", name="aten::relu")
     with pytest.raises(WrongArgumentError, match="mutates names 'X'"):
         made("wrong", "softmax", mutates=["X"])
-    with pytest.raises(WrongArgumentError, match="two mappings for cpu"):
+    with pytest.raises(WrongArgumentError, match="has for 'cuda' one that runs on cpu"):
         st.op("softmax", {"cpu": "cpu-x86", "cuda": "dsa-sim"}, name="septran_tests::both")

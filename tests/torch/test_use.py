@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 import pytest
 import torch
@@ -240,3 +241,58 @@ def test_every_function_names_operators_of_the_library():
 
     for stand in KNOWN.values():
         assert set(stand.operators) <= set(operators.names())
+
+
+R = torch.randn
+
+
+@pytest.mark.parametrize(("function", "arguments"), [
+    (torch.mm, (R(2, 3, 4), R(4, 5))),
+    (torch.bmm, (R(3, 4), R(4, 5))),
+    (functional.linear, (R(2, 4), R(3, 4).double(), R(3).double())),
+    (functional.linear, (R(2, 4), R(3, 5))),
+    (functional.softmax, (torch.ones(2, 3, dtype=torch.int64), -1)),
+    (functional.layer_norm, (torch.ones(2, 3, dtype=torch.int64), (3,))),
+    (functional.layer_norm, (R(2, 3), (4,))),
+    (functional.embedding, (torch.tensor([7]), R(7, 4))),
+    (functional.embedding, (torch.tensor([-1]), R(7, 4))),
+    (functional.embedding, (torch.tensor([1.0]), R(7, 4))),
+    (functional.embedding, (torch.tensor([1]), R(7))),
+    (functional.conv2d, (R(1, 2, 2, 2), R(4, 2, 3, 3))),
+    (functional.conv2d, (R(1, 2, 5, 5), R(4, 2, 3, 3), R(1))),
+    (functional.conv2d, (R(1, 2, 5, 5), R(4, 2, 3, 3), None, 0)),
+    (functional.conv2d, (R(1, 2, 5, 5), R(4, 2, 3, 3), None, 1, -1)),
+])  # fmt: skip
+def test_what_torch_refuses_is_refused_with_torchs_words(function, arguments):
+    try:
+        function(*arguments)
+    except (RuntimeError, IndexError, NotImplementedError) as alone:
+        kind, words = type(alone), str(alone)
+    with st.use(mapping="cpu-x86") as report, pytest.raises(kind, match=re.escape(words)):
+        function(*arguments)
+    assert not report.replaced
+
+
+@pytest.mark.parametrize("x", [
+    R(4, 3).t(), R(2, 3, 4, 5).to(memory_format=torch.channels_last), R(2, 3, 4).permute(1, 0, 2),
+])  # fmt: skip
+def test_results_of_functions_of_elements_lie_as_their_inputs(x):
+    with st.use(mapping="cpu-x86") as report:
+        y = functional.gelu(x)
+    assert report.replaced == {("gelu", "elementwise"): 1}
+    expected = functional.gelu(x)
+    assert y.stride() == expected.stride()
+    torch.testing.assert_close(y, expected)
+
+
+def test_functions_are_named_in_a_mapping():
+    for wrong in ("linear", [torch.nn.Linear]):
+        with (
+            pytest.raises(WrongArgumentError, match="no mapping"),
+            st.use(wrong, mapping="cpu-x86"),
+        ):
+            pass
+    with st.use(mapping="cpu-x86") as report:
+        out = torch.sigmoid(R(2, 3), out=torch.empty(2, 3))
+    assert out.shape == (2, 3)
+    assert report.kept == {("sigmoid", "it works in place or approximates"): 1}
