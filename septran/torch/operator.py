@@ -190,7 +190,7 @@ def _plan(
     def again(word: str) -> Callable[[Logic, Mapping[str, Any]], Plan]:
         further = options | {"dynamic": ()}
         return lambda other, flags: _plan(
-            other, mapping, name=f"{qualified}_{word}", part_of=qualified,
+            other, mapping, name=f"{qualified}__{word}", part_of=qualified,
             **(further | {"static": flags}),
         )  # fmt: skip
 
