@@ -125,7 +125,7 @@ class Facts:
     machine: Machine | None = field(default=None, compare=False, repr=False)
     """What conditions know of the machine; None where they are not for one."""
 
-    @property
+    @functools.cached_property
     def dtype(self) -> str:
         """The commonest element type of its tensors; the last parameter's among equals."""
         counts = Counter(self.dtypes.values())

@@ -230,25 +230,28 @@ class Cache:
         _room[self.root] = left if left > 0 else self._evict(keep) // SHARE
 
     def _evict(self, keep: str) -> int:
-        """Remove the least recently used entries until the rest fits, and stale unfinished ones.
+        """Remove the least recently used entries of a full cache, and stale unfinished ones.
 
-        Returns how many bytes of the limit are left.
+        A full one then has an eighth of its room again: were it kept full, each store would look
+        through all entries. Returns how many bytes of the limit are left.
         """
         entries = self._entries()
-        excess = sum(size for _, size, _ in entries) - self.limit_bytes
+        total = sum(size for _, size, _ in entries)
+        full = total > self.limit_bytes - self.limit_bytes // SHARE**2
+        excess = total - self.limit_bytes + self.limit_bytes // SHARE if full else 0
         for _, size, folder in entries:
             if excess <= 0:
                 break
             if folder.name != keep:
                 shutil.rmtree(folder, ignore_errors=True)
                 (self.root / "locks" / f"{folder.name}.lock").unlink(missing_ok=True)
-                excess -= size
+                excess, total = excess - size, total - size
         old = time.time() - STALE_SECONDS
         for left in (self.root / "staging").iterdir():
             with contextlib.suppress(OSError):
                 if left.stat().st_mtime < old:
                     shutil.rmtree(left, ignore_errors=True)
-        return -excess
+        return self.limit_bytes - total
 
 
 def _size(folder: Path) -> int:

@@ -32,14 +32,12 @@ B = np.random.default_rng(1).standard_normal((20, 17)).astype(np.float32)
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
-    os.environ["SEPTRAN_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache") / "cache")
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEPTRAN_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "cache"))
         kernel = septran.compile("gemm", "cpu-x86")
         kernel(A, B)
         kernel(A[:5], B)
         yield kernel
-    finally:
-        del os.environ["SEPTRAN_CACHE_DIR"]
 
 
 @pytest.fixture(scope="module")
