@@ -59,6 +59,9 @@ def main() -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
+    # TVM's bindings import torch wherever it is installed; no tensor of torch's comes here, and it
+    # takes longer to load than all else.
+    sys.modules["torch"] = None  # type: ignore[assignment]
     pages = Pages(at_end=True)
 
     def answer(touched: str | None, output: Mapping[str, str] | None = None) -> None:
