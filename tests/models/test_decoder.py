@@ -15,7 +15,7 @@ from septran.runtime.kernel import Kernel
 PROMPT = (3, 141, 59, 26)
 MACHINES = (
     "cpu-x86",
-    "dsa-sim",
+    pytest.param("dsa-sim", marks=pytest.mark.slow),
     pytest.param("npu-cube", marks=pytest.mark.slow),
 )
 
@@ -75,7 +75,7 @@ def layer_on(machine: str, position: int) -> tuple[Kernel, torch.Tensor]:
     return kernel, out[-1]
 
 
-@pytest.mark.parametrize("machine", MACHINES[1:])
+@pytest.mark.parametrize("machine", ["dsa-sim", pytest.param("npu-cube", marks=pytest.mark.slow)])
 def test_a_layer_is_one_program_on_a_dsa_with_the_result_of_the_processor(machine: str) -> None:
     kernel, found = layer_on(machine, 9)
     _, wanted = layer_on("cpu-x86", 9)

@@ -204,7 +204,10 @@ def test_the_order_of_hashes_changes_nothing():
 
 LATER = sorted({*operators.names()} - {*AXES})
 """Operators that the batteries above have not; half of them are fast in each sweep below."""
-TAKES_LONG = ("attention_backward", "attention_varlen", "moe", "moe_layer", "paged_prefill")
+TAKES_LONG = (
+    "attention_backward", "attention_varlen", "linear_attention_backward", "moe", "moe_layer",
+    "paged_prefill",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
