@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -131,7 +130,7 @@ class Match:
     transposed: tuple[str, ...] = ()
     when: Condition | None = None
 
-    @functools.cached_property
+    @property
     def structural(self) -> bool:
         """Whether it is about the task's computation, which a draft shows before the trace."""
         flags = (
@@ -141,7 +140,7 @@ class Match:
         words = (self.products, self.between_products, self.window, self.computed, self.transposed)
         return any(words) or any(flag is not None for flag in flags)
 
-    @functools.cached_property
+    @property
     def needs_body(self) -> bool:
         """Whether the match can be decided only when the task's body is known."""
         body = self.primitive or self.leaf_kind or self.reaches
