@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from septran.fuzz import (
     counts,
     edits,
     gathers,
+    integers,
     nested_products,
     nests,
     programs,
@@ -33,6 +35,7 @@ from septran.runtime.work import steps as steps_of
 from septran.task.frontend.definition import Task
 from septran.task.frontend.loader import load_entry
 from septran.task.trace.chooser import DefaultChooser
+from septran.task.trace.dims import named_dims
 from septran.task.trace.inference import complete, written
 from septran.task.trace.tracing import trace
 
@@ -42,6 +45,7 @@ FAMILIES = (
     nests.grams, nests.scans, nests.statistics, nests.pairs, slices.slices, slices.windows,
     gathers.gathers, scans.prefixes, scans.parts, scans.scatters,
     nested_products.nested_products, counts.counts, sections.sections, steps.orders, steps.solves,
+    integers.integers,
 )  # fmt: skip
 _FREE: Mapping[str, tuple[str, ...]] = {
     "attention": ("M", "N"), "attention_bias": ("M", "N"), "attention_decode": ("N",),
@@ -98,10 +102,14 @@ class RandomCase:
     """
     static: Mapping[str, Any]
     tunables: Mapping[str, int]
+    dynamic: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The dimensions that calls tell, each with its least and greatest extent."""
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{i.name} {i.dtype}{list(i.shape)}" for i in self.inputs)
-        return f"seed {self.seed}: {self.kind} ({shapes}) {dict(self.tunables)} on {self.machine}"
+        told = f" for any {', '.join(self.dynamic)}" if self.dynamic else ""
+        what = f"{self.kind} ({shapes}) {dict(self.tunables)}{told}"
+        return f"seed {self.seed}: {what} on {self.machine}"
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return the inputs by name; equal cases give equal ones."""
@@ -120,10 +128,49 @@ def make_case(seed: int, trace: Trace | None = None) -> RandomCase:
     values = c.of(("normal", "exact", "corners"))
     if source.kind in ("rows", *operators.names()) and values == "corners":
         values = "normal"  # one infinity makes whole rows NaN, and says nothing
+    dynamic = _dynamic(c, source) if c.chance(25) else {}
     return RandomCase(
         seed, c.trace, source.kind, source.text, machine, mappings, text, source.inputs, values,
-        dict(source.static), tunables,
+        dict(source.static), tunables, dynamic,
     )  # fmt: skip
+
+
+def _dynamic(c: Choices, source: RandomLogic) -> dict[str, tuple[int, int]]:
+    """Return one or two of the dimensions that may be any for this logic, with ranges."""
+    shapes, kinds = ({i.name: getattr(i, k) for i in source.inputs} for k in ("shape", "dtype"))
+    with loaded(source.text) as logic:
+        try:
+            full, types = complete(logic, shapes, kinds, static=source.static)
+            known = sorted(named_dims(logic, full, source.static).items())
+        except SepTranError:  # sizes that the logic is not for: the run is refused, too
+            return {}
+        found: dict[str, tuple[int, int]] = {}
+        for name, extent in sorted(known, key=lambda _: c.between(0, 99)):
+            more = found | {name: (1, extent + c.of((0, 0, 1, 40)))}
+            if len(found) < 2 and extent and _may_be_told(logic, full, types, source, more):
+                found = more
+    return found
+
+
+def _may_be_told(
+    logic: Task, shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str],
+    source: RandomLogic, dynamic: Mapping[str, tuple[int, int]],
+) -> bool:  # fmt: skip
+    least = {name: low for name, (low, _) in dynamic.items()}
+    try:
+        trace(logic, shapes, dtypes, None, source.static, check=False, dynamic=least)
+    except SepTranError:
+        return False
+    return True
+
+
+@contextmanager
+def loaded(text: str) -> Iterator[Task]:
+    """The entry task of a logic file's text."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "logic.py"
+        file.write_text(text, encoding="utf-8")
+        yield load_entry(file)
 
 
 def _library(c: Choices) -> RandomLogic:
@@ -205,11 +252,9 @@ def affordable(case: RandomCase) -> RandomCase:
 
 def _steps(case: RandomCase, tunables: Mapping[str, int]) -> int:
     """Return the steps of the logic with these tiles; 0 where it is refused."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "logic.py"
-        file.write_text(case.logic, encoding="utf-8")
+    with loaded(case.logic) as task:
         try:
-            task, chooser = load_entry(file), DefaultChooser(dict(tunables))
+            chooser = DefaultChooser(dict(tunables))
             shapes = {i.name: i.shape for i in case.inputs}
             kinds = {i.name: i.dtype for i in case.inputs}
             full, types = complete(task, shapes, kinds, chooser, case.static)

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from septran.backends import backend_of
-from septran.compiler import compile, produce_stages
+from septran.compiler import compile
 from septran.errors import SepTranError
 from septran.fuzz import edits
 from septran.fuzz.cases import RandomCase
 from septran.machine.loader import NATIVE_IS, load_machine
 from septran.runtime.accuracy import WrongResultError, compare, error_bounds
 from septran.runtime.kernel import Kernel
+from septran.runtime.signature import Specialisation
 from septran.simulator.timing.random_delays import VARIABLE
 from septran.targets.cpu.run.isa import other_width
 from septran.targets.registry import has_emulator
@@ -103,15 +104,24 @@ def executors(case: RandomCase, options: ExecutorOptions) -> Mapping[str, Run]:
 
 def _kernel(files: CaseFiles, name: str, machine: str, **options: Any) -> Kernel:
     """Return a kernel compiled for the case's inputs, so that refusals are raised here."""
-    case = files.case
-    kernel = compile(
-        files.logic, files.mapping(name), machine=machine, static=case.static,
-        tunables=case.tunables, **options,
-    )  # fmt: skip
-    shapes = {i.name: i.shape for i in case.inputs}
-    kinds = {i.name: i.dtype for i in case.inputs}
-    kernel.specialise(shapes, kinds).stages.executable  # noqa: B018  # built now
+    kernel = _compiled(files, name, machine, **options)
+    _specialised(kernel, files.case).stages.executable  # noqa: B018  # built now
     return kernel
+
+
+def _compiled(files: CaseFiles, name: str, machine: str, **options: Any) -> Kernel:
+    """Return the case's kernel; nothing is compiled yet."""
+    case = files.case
+    return compile(
+        files.logic, files.mapping(name), machine=machine, static=case.static,
+        tunables=case.tunables, dynamic=case.dynamic, **options,
+    )  # fmt: skip
+
+
+def _specialised(kernel: Kernel, case: RandomCase) -> Specialisation:
+    """Return what the kernel is for the case's inputs."""
+    shapes = {i.name: i.shape for i in case.inputs}
+    return kernel.specialise(shapes, {i.name: i.dtype for i in case.inputs})
 
 
 def _checked(kernel: Kernel, case: RandomCase, guard: bool = False) -> float:
@@ -148,11 +158,8 @@ def _other_width(files: CaseFiles, guard: bool) -> float:
 def _interpreter(files: CaseFiles) -> float:
     """Interpret the tile program under three schedules of its copies."""
     case, arrays = files.case, files.case.arrays()
-    stages = produce_stages(
-        files.logic, files.mapping(case.machine), machine=files.machine,
-        shapes={n: a.shape for n, a in arrays.items()},
-        dtypes={i.name: i.dtype for i in case.inputs}, static=case.static, tunables=case.tunables,
-    )  # fmt: skip
+    kernel = _compiled(files, case.machine, files.machine)
+    stages = _specialised(kernel, case).stages
     program = stages.tile_program  # verified, as by default
     exact, worst = error_bounds(stages.task_tree, arrays), 0.0
     for order in ("early", "late", case.seed):

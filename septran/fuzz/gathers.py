@@ -25,8 +25,9 @@ def _expressions(c: Choices) -> RandomLogic:
     n, dtype = Names(c), c.of(FLOATS)
     rows, columns, height, width = (c.of(EXTENTS) for _ in range(4))
     Y, X, Z, at, by, own, i, j = (n[x] for x in ("Y", "X", "Z", "at", "by", "own", "i", "j"))
-    both = c.chance(50)
-    chosen = f"{X}[{by}][:, {at}]" if both else f"task.gather({X}, {by})"
+    both, computed = c.chance(50), c.chance(30)
+    rows_by, made = (n["made"], _computed(n["made"], by)) if computed else (by, "")
+    chosen = f"{X}[{rows_by}][:, {at}]" if both else f"task.gather({X}, {rows_by})"
     seen = height if both else columns
     value = expression(c, ExpressionParts((X, f"{Z}[{own}]")), 2)
     leaf, entry = n["chosen"], n["whole"]
@@ -44,7 +45,7 @@ def {entry}(
     {at}: task.Tensor["U"],
     {own}: task.Tensor["T"],
 ):
-    tile = (task.tunable("block_M"), task.tunable("block_N"))
+{made}    tile = (task.tunable("block_M"), task.tunable("block_N"))
     Yp, Xp = (task.partition(x, shape=tile) for x in ({Y}, {chosen}))
     Zp = task.partition({Z}, shape=({Z}.shape[0], tile[1]))
     op = task.partition({own}, shape=tile[:1])
@@ -58,6 +59,13 @@ def {entry}(
         Input(own, (width,), _index(c), few),
     )  # fmt: skip
     return RandomLogic(text, inputs, kind="gathers")
+
+
+def _computed(made: str, by: str) -> str:
+    """Lines of a task that copy indices, so that the kernel reads those that it has written."""
+    return f"""    {made} = task.empty({by}.shape, {by}.dtype, name="{made}")
+    task.copy({made}, {by})
+"""
 
 
 _PRODUCTS = """@task.define(leaf=True)
@@ -89,11 +97,11 @@ def {whole}(
     {by}: task.Tensor["T"],
     {of}: task.Tensor["G"],
 ):
-    width = task.tunable("block_N")
+{computed}    width = task.tunable("block_N")
     Cp = task.partition({C}, shape=({size}, width))
-    Ap = task.partition({X}[{by}], shape=({size}, {X}.shape[1]))
+    Ap = task.partition({X}[{rows}], shape=({size}, {X}.shape[1]))
     for {i}, {j} in task.parallel_range(Cp.shape):
-        chosen = {W}[{of}[{i}]]{transpose}
+        chosen = {W}[{groups}[{i}]]{transpose}
         Wp = task.partition(chosen, shape=(chosen.shape[0], width))
         task.launch({block}, Cp[{i}, {j}], Ap[{i}, 0], Wp[0, {j}])
 """
@@ -105,9 +113,14 @@ def _products(c: Choices) -> RandomLogic:
     size, groups, matrices = c.of(_PAGES), c.between(1, 4), c.between(1, 5)
     rows, deep, width = c.of(EXTENTS), c.of(EXTENTS), c.of(EXTENTS)
     names = n.of("C", "X", "W", "of", "by", "i", "j", "k", "tile", "block", "whole", "acc")
-    transposed = c.chance(30)
+    transposed, computed = c.chance(30), c.chance(30)
+    used = {"rows": names["by"], "groups": names["of"], "computed": ""}
+    if computed:
+        mine = {"rows": n["made"], "groups": n["held"]}
+        lines = (_computed(mine[k], used[k]) for k in ("rows", "groups"))
+        used = mine | {"computed": "".join(lines)}
     text = HEAD + _PRODUCTS.format(
-        **names, size=size, transpose=".T" if transposed else "",
+        **names, **used, size=size, transpose=".T" if transposed else "",
         dims='"E", "N", "K"' if transposed else '"E", "K", "N"',
     )  # fmt: skip
     # Rows are gathered in blocks of `size`, each of which is one group's.

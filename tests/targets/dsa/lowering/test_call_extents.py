@@ -139,6 +139,7 @@ def test_all_cores_share_what_a_call_tells():
     assert kernel.profile(q, k, k).cycles < 1.3 * own.profile(q, k, k).cycles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_sum_of_a_told_length_is_as_fast_as_one_that_is_known(machine):
     """The first product overwrites, and the next tiles are fetched while one is multiplied."""
