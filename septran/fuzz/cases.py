@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -128,14 +128,16 @@ def make_case(seed: int, trace: Trace | None = None) -> RandomCase:
     values = c.of(("normal", "exact", "corners"))
     if source.kind in ("rows", *operators.names()) and values == "corners":
         values = "normal"  # one infinity makes whole rows NaN, and says nothing
-    dynamic = _dynamic(c, source) if c.chance(25) else {}
+    dynamic = _dynamic(c, source, tunables) if c.chance(25) else {}
     return RandomCase(
         seed, c.trace, source.kind, source.text, machine, mappings, text, source.inputs, values,
         dict(source.static), tunables, dynamic,
     )  # fmt: skip
 
 
-def _dynamic(c: Choices, source: RandomLogic) -> dict[str, tuple[int, int]]:
+def _dynamic(
+    c: Choices, source: RandomLogic, tunables: Mapping[str, int]
+) -> dict[str, tuple[int, int]]:
     """Return one or two of the dimensions that may be any for this logic, with ranges."""
     shapes, kinds = ({i.name: getattr(i, k) for i in source.inputs} for k in ("shape", "dtype"))
     with loaded(source.text) as logic:
@@ -147,21 +149,13 @@ def _dynamic(c: Choices, source: RandomLogic) -> dict[str, tuple[int, int]]:
         found: dict[str, tuple[int, int]] = {}
         for name, extent in sorted(known, key=lambda _: c.between(0, 99)):
             more = found | {name: (1, extent + c.of((0, 0, 1, 40)))}
-            if len(found) < 2 and extent and _may_be_told(logic, full, types, source, more):
+            if len(found) == 2 or not extent:
+                continue
+            chooser, least = DefaultChooser(dict(tunables)), dict.fromkeys(more, 1)
+            with suppress(SepTranError):  # not every dimension may be any
+                trace(logic, full, types, chooser, source.static, check=False, dynamic=least)
                 found = more
     return found
-
-
-def _may_be_told(
-    logic: Task, shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str],
-    source: RandomLogic, dynamic: Mapping[str, tuple[int, int]],
-) -> bool:  # fmt: skip
-    least = {name: low for name, (low, _) in dynamic.items()}
-    try:
-        trace(logic, shapes, dtypes, None, source.static, check=False, dynamic=least)
-    except SepTranError:
-        return False
-    return True
 
 
 @contextmanager

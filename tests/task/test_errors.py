@@ -350,3 +350,19 @@ def test_a_logic_file_can_import_its_neighbours_and_the_language(tmp_path):
     assert np.array_equal(task.run(entry, np.arange(3.0)), [0, 2, 4])
     with pytest.raises(ModuleNotFoundError):
         __import__("task_lang")
+
+
+def test_a_static_tuple_that_picks_dimensions_is_a_keyword():
+    @task.define(leaf=True)
+    def turned(
+        Y: task.Tensor["(A, B)[ordr]"],
+        X: task.Tensor["A", "B"],
+        *,
+        order: tuple = (1, 0),
+    ):
+        Y[:, :] = X.T
+
+    words = "dimensions are picked by ordr, which is no static parameter"
+    with pytest.raises(errors.LaunchArgumentsError, match=words) as caught:
+        task.run(turned, np.zeros((2, 3), "float32"))
+    assert caught.value.hint == "did you mean 'order'?"

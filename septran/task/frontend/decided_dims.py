@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
+from septran.errors import nearest
 from septran.location import Location
 from septran.task.errors import LaunchArgumentsError
 
@@ -35,19 +36,25 @@ def _decided(dim: Dim, flags: Mapping[str, Any], where: Location) -> tuple[Dim, 
         tree = tree.body if flags.get(tree.test.id) else tree.orelse
     match tree:
         case ast.Subscript(ast.Tuple(elts=given), ast.Name(id=name)):
-            places = _places(name, flags.get(name), len(given), where)
+            places = _places(name, flags, len(given), where)
         case ast.Subscript(
             ast.Tuple(elts=given),
             ast.Slice(None, ast.Call(ast.Name(id="len"), [ast.Name(id=name)]), None),
         ):
-            places = tuple(range(len(_places(name, flags.get(name), len(given), where))))
+            places = tuple(range(len(_places(name, flags, len(given), where))))
         case _:
             return (ast.unparse(tree),)
     return tuple(ast.unparse(given[place]) for place in places)
 
 
-def _places(name: str, value: Any, count: int, where: Location) -> tuple[int, ...]:
+def _places(name: str, flags: Mapping[str, Any], count: int, where: Location) -> tuple[int, ...]:
     """Return a static tuple whose entries are places among `count` dimensions."""
+    if name not in flags:
+        raise LaunchArgumentsError(
+            f"dimensions are picked by {name}, which is no static parameter", where,
+            hint=nearest(name, flags) or f"add the keyword {name}: tuple = (0, 1)",
+        )  # fmt: skip
+    value = flags[name]
     places = isinstance(value, tuple) and all(type(n) is int and 0 <= n < count for n in value)
     if places and len(value) <= count:
         return tuple(value)

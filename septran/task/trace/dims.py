@@ -51,7 +51,8 @@ def run_time_sizes(
                 f"{task.name} has no dimension {name!r} that a call could tell", task.location,
                 hint=f"name one that a tensor has as it is: {known}",
             )  # fmt: skip
-        values[name] = Index(((CallExtent(name, least, dims[name]), 1),))
+        if least < dims[name]:  # a range of one extent leaves nothing to tell
+            values[name] = Index(((CallExtent(name, least, dims[name]), 1),))
     found: dict[str, tuple[Index, ...]] = {}
     for tensor, kind in task.specialised(static):
         if kind.dims is not None and all(d is not None for d in kind.dims):

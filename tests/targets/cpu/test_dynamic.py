@@ -235,3 +235,11 @@ def test_exported_function_takes_the_length_and_refuses_others(tmp_path):
     done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert "an extent is beyond those that the kernel was made for" in done.stdout
+
+
+def test_a_range_of_one_extent_leaves_nothing_to_tell():
+    kernel = septran.compile("conv2d", dynamic={"B": (1, 1), "O": (1, 20)})
+    x, f = (np.ones(shape, np.float32) for shape in ((1, 4, 8, 8), (7, 4, 3, 3)))
+    assert kernel.check(x, f).right
+    with pytest.raises(SizeRangeError):
+        kernel(np.ones((2, 4, 8, 8), np.float32), f)
