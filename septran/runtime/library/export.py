@@ -31,6 +31,7 @@ from septran.targets.base import (
     ReferenceCall,
 )
 from septran.targets.registry import target_for
+from septran.task.errors import CountRangeError, IndexRangeError
 from septran.tile.nodes import TileProgram
 
 if TYPE_CHECKING:
@@ -249,8 +250,8 @@ def _reference(versions: Sequence[Specialisation]) -> ReferenceCall | None:
             error_bounds(v.stages.task_tree, inputs, numbers, flushed_types(v.stages.tile_program))
             for v in versions
         ]
-    except NoBoundError:
-        return None
+    except (NoBoundError, IndexRangeError, CountRangeError):
+        return None  # random numbers may be none from which indices can be computed
     return ReferenceCall(
         inputs,
         {name: bounded.value for name, bounded in found[0].items()},

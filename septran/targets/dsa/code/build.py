@@ -82,11 +82,25 @@ class DsaExecutable:
         on the extents that it tells. Where the kernel computes indices, it is simulated. Raises
         ValueError for an extent out of range.
         """
+        numbers = [*scalars, *self._lengths(tensors)]
+        return self._recorded(self.indices(scalars, tensors), numbers)
+
+    def indices(self, scalars: Sequence[Any] = (), tensors: Sequence[Any] = ()) -> list[Array]:
+        """Return what the control program reads itself, in the order of `tables`, for a call.
+
+        Where the kernel computes some of it, it is simulated.
+        """
         if self.computed:
-            copies = [np.array(as_bytes(x)) for x in tensors[: self.tensors]]
-            return self._simulated(copies, [*scalars, *self._lengths(tensors)])[1]
-        memory = [as_bytes(x) if n in dict(self.tables) else None for n, x in enumerate(tensors)]
-        return self._recorded(memory, [*scalars, *self._lengths(tensors)])
+            copies = [np.array(as_bytes(np.ascontiguousarray(x))) for x in tensors[: self.tensors]]
+            numbers = [*scalars, *self._lengths(tensors)]
+            memory: Sequence[Any] = self._simulated(copies, numbers)[2]
+        else:
+            given = dict(self.tables)
+            memory = [as_bytes(x) if n in given else None for n, x in enumerate(tensors)]
+        return self._read(memory)
+
+    def _read(self, memory: Sequence[Any]) -> list[Array]:
+        return [memory[n].view(dtype) for n, dtype in self.tables]
 
     @property
     def computed(self) -> tuple[int, ...]:
@@ -96,9 +110,8 @@ class DsaExecutable:
     def _lengths(self, tensors: Sequence[Any]) -> list[int]:
         return [size.of(tensors) for size in self.sizes]
 
-    def _recorded(self, memory: Sequence[Any], numbers: Sequence[Any]) -> Array:
-        """What the control programs ask for, which find indices in `memory`."""
-        tables = [memory[n].view(dtype) for n, dtype in self.tables]
+    def _recorded(self, tables: Sequence[Array], numbers: Sequence[Any]) -> Array:
+        """What the control programs ask for, which read `tables`."""
         cores = range(self.cores)
         stream = np.concatenate([self.program(core, numbers, tables) for core in cores])
         check_limits(self.machine, stream, self.origins)
@@ -106,8 +119,8 @@ class DsaExecutable:
 
     def _simulated(
         self, memory: list[Array], numbers: Sequence[Any], adversary: int | None = None
-    ) -> tuple[Run, Array]:
-        """Run on the bytes of the call's tensors, and return what was asked for, too.
+    ) -> tuple[Run, Array, list[Array]]:
+        """Run on the bytes of the call's tensors; return what was asked for and all memory, too.
 
         A control program is recorded as a whole before it is simulated. One that reads indices
         which the kernel computes is recorded again with those that a run has found, until a run
@@ -117,9 +130,9 @@ class DsaExecutable:
 
         indices = [*memory, *(np.zeros(size, np.uint8) for size in self.workspaces)]
         while True:
-            stream = self._recorded(indices, numbers)
+            stream = self._recorded(self._read(indices), numbers)
             reads = [
-                control_reads(n, self._recorded(without(indices, n), numbers), stream)
+                control_reads(n, self._recorded(self._read(without(indices, n)), numbers), stream)
                 for n in self.computed
             ]
             held = [np.array(x) for x in memory] if self.computed else memory
@@ -134,7 +147,7 @@ class DsaExecutable:
         for ours, found in zip(memory, held, strict=False):
             if ours is not found:
                 ours[...] = found
-        return run, stream
+        return run, stream, held
 
     def simulate(self, *arguments: Any, adversary: int | None = None) -> Run:
         """Run, and give the cycles and the trace; `adversary` is a seed of random delays."""
@@ -143,7 +156,7 @@ class DsaExecutable:
     def _called(self, arguments: Sequence[Any], adversary: int | None = None) -> tuple[Run, Array]:
         memory = [as_bytes(x) for x in arguments[: self.tensors]]
         numbers = [*arguments[self.tensors :], *self._lengths(arguments)]
-        return self._simulated(memory, numbers, adversary)
+        return self._simulated(memory, numbers, adversary)[:2]
 
     def profile(self, program: TileProgram | None, *arguments: Any) -> DsaProfile:
         """Run, and return what each command did (`septran.targets.base.SelfProfiling`)."""

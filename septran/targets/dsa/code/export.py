@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from septran.dtypes import numpy_dtype
+from septran.dtypes import itemsize, numpy_dtype
 from septran.simulator.commands import ARGUMENTS, parameter_address
 from septran.targets.base import LibraryPart
 from septran.targets.dsa.code.jit import rounded
@@ -77,7 +77,8 @@ def _words(
         f"  temporary {n}: {size} bytes of main memory, for all cores together"
         for n, size in enumerate(executable.workspaces)
     ]
-    tables = [f"  {program.params[n]} once more, which the control program reads itself"
+    names = [*program.params, *(f"temporary {n}" for n in range(len(executable.workspaces)))]
+    tables = [f"  {names[n]} once more, which the control program reads itself"
               for n, _ in executable.tables]  # fmt: skip
     tensors = [
         f"  {b.name} [{', '.join(map(str, b.exists or b.shape))}] {b.dtype}: {role}"
@@ -130,9 +131,11 @@ def _tensors(part: LibraryPart, program: TileProgram) -> list[np.ndarray[Any, An
 
 def _tables(part: LibraryPart, executable: DsaExecutable, program: TileProgram) -> str:
     """The declarations of the tensors of indices that the control program reads."""
-    lines = []
+    lines, tensors = [], _tensors(part, program)
+    rooms = [*(math.prod(x.shape) for x in tensors), *executable.workspaces]
     for place, (number, dtype) in enumerate(executable.tables):
-        count = math.prod(_tensors(part, program)[number].shape)
+        # Of a temporary it is known in bytes.
+        count = rooms[number] // (itemsize(dtype) if number >= len(tensors) else 1)
         lines += [
             f"  static {dtype}_t table_{place}[{max(1, count)}];",
             f'  read_all("data/table_{place}", table_{place}, sizeof *table_{place} * {count});',
@@ -147,7 +150,6 @@ def _data(part: LibraryPart, executable: DsaExecutable, program: TileProgram) ->
     scalars: Sequence[Any] = _numbers(part, executable, program)[: len(program.scalars)]
     stream = executable.stream(scalars, tensors).copy()
     stream["line"] = 0
-    files = {"commands": stream.tobytes()}
-    for place, (number, dtype) in enumerate(executable.tables):
-        files[f"table_{place}"] = tensors[number].astype(dtype).tobytes()
-    return files
+    indices = executable.indices(scalars, tensors)
+    tables = {f"table_{place}": found.tobytes() for place, found in enumerate(indices)}
+    return {"commands": stream.tobytes(), **tables}
