@@ -113,6 +113,7 @@ class InTorch:
     def __init__(self, shape: Shape, layers: Sequence[Weights], around: Weights) -> None:
         self.dtype = around["words"].dtype
         self.shape, self.around = shape, around
+        self.words = around["words"]
         self.angles, self.caches = shape.angles(self.dtype), shape.caches(self.dtype)
         self.layers = [
             {n: w.t().contiguous() if w.ndim == 2 else w for n, w in each.items()}
@@ -130,7 +131,7 @@ class InTorch:
     def head(self, x: Tensor) -> Tensor:
         """The logits of what the layers made."""
         x = functional.rms_norm(x, (self.shape.size,), self.around["norm"], EPS)
-        return self.linear(x, self.around["words"])
+        return self.linear(x, self.words)
 
     @staticmethod
     def linear(x: Tensor, weights: Tensor) -> Tensor:

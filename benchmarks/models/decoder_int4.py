@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 import septran
 from benchmarks.models import decoder
@@ -106,15 +105,10 @@ class InTorch(decoder.InTorch):
             | {"norm1": first.to(dtype), "norm2": second.to(dtype)}
             for each, (first, second) in zip(model.layers, model.norms, strict=True)
         ]
-        self.packed = model.words.for_torch(dtype)
+        self.words = model.words.for_torch(dtype)
         self.around = {
             "words": model.words.wide(dtype).t().contiguous(), "norm": model.norm.to(dtype)
         }  # fmt: skip
-
-    def head(self, x: Tensor) -> Tensor:
-        """The logits of what the layers made."""
-        x = functional.rms_norm(x, (self.shape.size,), self.around["norm"], EPS)
-        return self.linear(x, self.packed)
 
     @staticmethod
     def linear(x: Tensor, weights: object) -> Tensor:

@@ -179,8 +179,7 @@ def embedding(
     _refuse(torch.is_grad_enabled() and weight.requires_grad, "its weights need a gradient")
     shape = (*input.shape, weight.shape[1])
     index = input.reshape(-1).to(torch.int64)
-    # torch's is an error for each; a kernel's result is undefined, and graphs know no values.
-    if not torch.compiler.is_compiling() and index.device.type == "cpu" and index.numel():
+    if index.numel() and _has_values(index):
         low, high = (int(x) for x in index.aminmax())
         _refuse(low < 0 or high >= weight.shape[0], "an index is out of range")
     return Replacement("embedding", (weight, index), finish=lambda x: x.reshape(shape))
@@ -279,6 +278,12 @@ MODULES: Mapping[type[torch.nn.Module], Callable[..., Any]] = {
     torch.nn.Conv2d: functional.conv2d,
 }
 """The function that a module's forward calls, by which a module is replaced."""
+
+
+def _has_values(x: Tensor) -> bool:
+    """Return whether values can be looked at: not in graphs, under vmap or on another device."""
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    return type(x) is Tensor and x.device.type == "cpu" and not traced
 
 
 def _rows(x: Tensor) -> Tensor:

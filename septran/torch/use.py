@@ -100,13 +100,13 @@ class _Mode(TorchFunctionMode):
             call = stand.replace(*args, **named)
         except (TypeError, AttributeError, IndexError, ValueError) as error:
             raise Unsuitable("it has other arguments") from error
-        _check_dtypes(call.tensors)
         operator = _operator(call.operator, call.static, self.mapping)
         for x in call.tensors:
             if x.device.type not in operator.kernels:
                 raise Unsuitable(f"its tensors are on {x.device.type}")
             if x.requires_grad and operator.gradient is None and torch.is_grad_enabled():
                 raise Unsuitable(f"it needs a gradient, and {call.operator} has none")
+        _check_dtypes(call.tensors)
         # A kernel copies what is not contiguous itself, on the slow path of its calls.
         tensors = [x if x.is_contiguous() else x.contiguous() for x in call.tensors]
         try:

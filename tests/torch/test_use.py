@@ -285,6 +285,14 @@ def test_results_of_functions_of_elements_lie_as_their_inputs(x):
     torch.testing.assert_close(y, expected)
 
 
+def test_indices_under_vmap_have_no_values_to_look_at():
+    weight, rows = R(7, 4), torch.tensor([[1, 2], [6, 0]])
+    with st.use(mapping="cpu-x86") as report:
+        found = torch.vmap(lambda index: functional.embedding(index, weight))(rows)
+    assert torch.equal(found, weight[rows])
+    assert report.replaced == {("embedding", "embedding"): 1}
+
+
 def test_functions_are_named_in_a_mapping():
     for wrong in ("linear", [torch.nn.Linear]):
         with (
