@@ -52,42 +52,54 @@ def dequant_block(C, A, W, scale, zero, *, bits: int, group: int):
 
 
 @task.define(leaf=True)
-def shift8(T, W, zero):
-    """T = W - zero for some rows of one group."""
-    signed, wide = (W ^ 128).astype(task.int32) - 128, task.compute_dtype(T.dtype)
-    T[:, :] = signed.astype(wide) - zero
+def widen8(T, W):
+    """T = W for some rows of one group."""
+    T[:, :] = ((W ^ 128).astype(task.int32) - 128).astype(T.dtype)
 
 
 @task.define(leaf=True)
-def shift4(T, W, zero):
+def widen4(T, W):
     """The same, two weights a byte."""
-    half, wide = W.shape[0], task.compute_dtype(T.dtype)
-    T[:half, :] = (W & 15).astype(wide) - zero
-    T[half:, :] = (W >> 4).astype(wide) - zero
+    half = W.shape[0]
+    T[:half, :] = (W & 15).astype(T.dtype)
+    T[half:, :] = (W >> 4).astype(T.dtype)
 
 
 @task.define(leaf=True)
-def add_scaled(C, P, scale):
-    """C += P * scale, the sums of one group of K."""
-    C[:, :] = C + P.astype(C.dtype) * scale
+def sum_rows(S, A):
+    """S = the sums of A's rows."""
+    S[:, 0] = task.sum(A.astype(S.dtype), axis=1)
+
+
+@task.define(leaf=True)
+def add_shifted(C, P, S, scale, zero):
+    """C += (P - S * zero) * scale, the sums of one group of K with W - zero for W."""
+    C[:, :] = C + (P.astype(C.dtype) - S * zero) * scale
 
 
 @task.define(variant_of="dequant_block")
 def dequant_by_sums(C, A, W, scale, zero, *, bits: int, group: int):
-    """The same, but not the weights are scaled: the sums of a group, which are fewer."""
+    """The same, but not the weights are shifted and scaled: the sums of a group, which are fewer.
+
+    Its sums are of A * W and of A, so that they may lose what is small beside these.
+    """
     acc = accumulator(C)
     Ap = task.partition(A, shape=(A.shape[0], group))
     Wp = task.partition(W, shape=(group * bits // 8, W.shape[1]))
-    Sp, Zp = (task.partition(x, shape=(1, x.shape[1])) for x in (scale, zero))
+    Xp, Zp = (task.partition(x, shape=(1, x.shape[1])) for x in (scale, zero))
+    S = task.empty((A.shape[0], Ap.shape[1]), acc.dtype, name="S")
+    Sp = task.partition(S, shape=(A.shape[0], 1))
+    for k in task.sequential_range(Ap.shape[1]):
+        task.launch(sum_rows, Sp[0, k], Ap[0, k])
     task.fill(acc, 0)
     for k in task.sequential_range(Ap.shape[1]):
         T = task.empty((group, W.shape[1]), A.dtype, name="T")
         P = task.empty(C.shape, acc.dtype, name="P")
-        task.launch(shift4 if bits == 4 else shift8, T, Wp[k, 0], Zp[k, 0])
+        task.launch(widen4 if bits == 4 else widen8, T, Wp[k, 0])
         task.fill(P, 0)
         task.launch(gemm_tile, P, Ap[0, k], T)
-        # The scale is one for all rows of the group, so that it can be taken out of their sum.
-        task.launch(add_scaled, acc, P, Sp[k, 0])
+        # Scale and zero are one for all rows of the group, so that they are taken out of its sums.
+        task.launch(add_shifted, acc, P, Sp[0, k], Xp[k, 0], Zp[k, 0])
     if acc is not C:
         task.copy(C, acc)
 

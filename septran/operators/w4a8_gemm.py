@@ -10,7 +10,6 @@ al., LLM.int8(), arXiv 2208.07339 (scales of rows).
 """
 
 from septran import task
-from septran.operators.dequant_gemm import add_scaled
 from septran.operators.gemm import gemm_tile
 
 EXAMPLE = {"M": 64, "N": 256, "K": 256}
@@ -47,6 +46,12 @@ def unpack_signed(T, W):
     half = W.shape[0]
     T[:half, :] = (W & 15).astype(T.dtype) - 8
     T[half:, :] = (W >> 4).astype(T.dtype) - 8
+
+
+@task.define(leaf=True)
+def add_scaled(C, P, scale):
+    """C += P * scale, the sums of one group of K."""
+    C[:, :] = C + P.astype(C.dtype) * scale
 
 
 @task.define(leaf=True)

@@ -11,12 +11,13 @@ from septran.mapping.extern.name import EXTERN
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copy.copies import emit_copy
 from septran.targets.cpu.extern.call import emit_extern
-from septran.targets.cpu.gemm.computed import Rows, emit_computed, emit_computed_sums
+from septran.targets.cpu.gemm.computed import Rows
 from septran.targets.cpu.gemm.computed_dots import emit_computed_dots
 from septran.targets.cpu.gemm.computed_panels import (
     emit_computed_pairs,
     emit_computed_short_dots,
 )
+from septran.targets.cpu.gemm.computed_sums import emit_computed, emit_computed_sums
 from septran.targets.cpu.gemm.group_dots import (
     emit_bfloat16_dots,
     emit_byte_dots,

@@ -9,9 +9,8 @@ share a loop, so that what they are made from is read once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from septran.dtypes import accumulator_dtype, itemsize
@@ -19,27 +18,21 @@ from septran.ir import expressions as ex
 from septran.ir.index import Index, axis
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
-from septran.targets.cpu.arithmetic import wrapping
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.finish import Finish, finishing
-from septran.targets.cpu.gemm.k_loop import KLoopNest, stream
-from septran.targets.cpu.gemm.microkernel import EXACT_STEPS, register_tile, tiles
+from septran.targets.cpu.gemm.microkernel import register_tile
 from septran.targets.cpu.gemm.prefetch import NextPack
 from septran.targets.cpu.gemm.results import (
     RegisterTile,
     Shape,
-    accumulators,
-    add_products,
-    first_step,
     left,
-    prefetch,
     update,
 )
 from septran.targets.cpu.map.elements import held_dtype, narrow, widen
-from septran.targets.cpu.map.values import VectorEvaluation
+from septran.targets.cpu.map.widening import WideEvaluation, widened
 from septran.targets.cpu.simd import CACHE_LINE
 from septran.targets.lower.statements import Point, Statement, operand_point, statements
-from septran.targets.lower.values import broadcast, cast
+from septran.targets.lower.values import broadcast
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Compute, Node, Region, TileProgram
 
@@ -144,26 +137,6 @@ def few_rows(context: Context, gemm: Compute) -> bool:
     return gemm.operands[0].shape[0] <= MOST_STRIPS * shape.rows
 
 
-def emit_computed(context: Context, gemm: Compute, rows: Rows) -> None:
-    """``C += A @ B`` for the extents that exist, or ``C = A @ B``, with B as `rows` say."""
-    _emit(context, gemm, accumulator_dtype(context.dtypes[gemm.operands[0].buffer]), rows)
-
-
-def emit_computed_sums(context: Context, gemm: Compute, rows: Rows) -> None:
-    """The same of short integers, in float32 where its sums of them are exact."""
-    limits = [EXACT_STEPS.get(context.dtypes[r.buffer], 0) for r in gemm.operands[1:]]
-    if gemm.operands[1].shape[1] <= min(limits):
-        _emit(context, gemm, "float32", rows)
-    else:
-        emit_computed(context, gemm, rows)
-
-
-def _emit(context: Context, gemm: Compute, sums: str, rows: Rows) -> None:
-    c, a = map(context.access, gemm.operands[:2])
-    shape = rows.tiled(register_tile(context, gemm, sums), gemm)
-    tiles(context, c, shape, _Tiles(context, c, a, first_step(context, gemm), rows).tile)
-
-
 @dataclass(frozen=True)
 class Rows:
     """B's rows, computed."""
@@ -188,6 +161,7 @@ class Rows:
         name = gemm.operands[2].buffer
         next_pack = context.next_packs.pop(name, None)
         finish = None if last is None else Finish.of(context, gemm, last)
+        parts = tuple(replace(p, statement=_widened(p.statement)) for p in parts)
         return Rows(context, parts, accesses, context.dtypes[name], next_pack, finish)
 
     @property
@@ -217,12 +191,14 @@ class Rows:
             return shape
         return Shape(room // count, count * register, register, shape.dtype, registers=count)
 
-    def at(self, part: Part, k: Index, shape: Shape, tile: RegisterTile) -> list[Expr]:
-        """Row `k` of a part in vectors, as far as the tile has columns."""
+    def at(
+        self, part: Part, k: Index, shape: Shape, tile: RegisterTile, chunks: Iterable[int]
+    ) -> list[Expr]:
+        """Row `k` of a part in vectors, as far as the tile has columns, for some of its chunks."""
         context, found = self.context, []
-        evaluation = VectorEvaluation(context, self.accesses)
+        evaluation = WideEvaluation(context, self.accesses)
         target, value = part.statement.target, part.statement.value
-        for chunk in shape.chunks:
+        for chunk in chunks:
             short = left(context, shape, tile, chunk) is not None
             count = tile.columns - chunk if short and tile.columns is not None else None
             point = Point((k, tile.column + chunk), 1, shape.lanes, count)
@@ -260,36 +236,8 @@ class Rows:
             self.finish.put(shape, tile, sums)
 
 
-@dataclass(frozen=True)
-class _Tiles:
-    """Writes register tiles, a step of the summed axis at a time."""
-
-    context: Context
-    c: Access
-    a: Access
-    first: Index | None
-    b: Rows
-
-    def tile(self, shape: Shape, tile: RegisterTile) -> None:
-        """All steps of one tile, and its sums into C."""
-        context, writer = self.context, self.context.writer
-        rows = accumulators(writer, shape, tile.rows)
-        prefetch(context, self.b.finish.target if self.b.finish else self.c, shape, tile)
-        start = (tile.row, Index())
-        column_of_a = stream(context, self.a, start, 1, range(tile.rows), KLoopNest())
-        add = partial(wrapping.multiply_add, writer)
-
-        def scalars(step: Index) -> Callable[[int], Expr]:
-            return lambda i: column_of_a(step, i, 1, shape.dtype, None)
-
-        with context.loop("k", self.b.count) as k:
-            self.b.prefetch(k, tile.column, shape.columns)
-            for part in self.b.parts:
-                made = self.b.at(part, k, shape, tile)
-                vectors = [writer.bind("b", cast(v, shape.dtype)) for v in made]
-                step = context.variable("k", k + part.first)
-                add_products(writer, shape, rows, vectors, scalars(step), add)
-        self.b.put(self.c, self.first, shape, tile, rows)
+def _widened(statement: Statement) -> Statement:
+    return replace(statement, value=widened(statement.value))
 
 
 def as_held(context: Context, value: Expr, dtype: str) -> Expr:

@@ -15,7 +15,8 @@ from septran.ir.index import Index
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
-from septran.targets.cpu.gemm.computed import Part, Rows, emit_computed_sums
+from septran.targets.cpu.gemm.computed import Part, Rows
+from septran.targets.cpu.gemm.computed_sums import emit_computed_sums
 from septran.targets.cpu.gemm.dot_instructions import VPDPBUSD, Dot
 from septran.targets.cpu.gemm.group_dots import WORD, GroupProduct
 from septran.targets.cpu.gemm.microkernel import register_tile, tiles
@@ -85,7 +86,7 @@ class _Product(ComputedProduct):
     def _words(self, part: Part, k: Index, shape: Shape, tile: RegisterTile) -> dict[int, Expr]:
         """Group `k` of a part for each register of columns, by its first column."""
         size, lanes = self.dot.size, shape.lanes
-        made = [self.rows.at(part, k * size + n, shape, tile) for n in range(size)]
+        made = [self.rows.at(part, k * size + n, shape, tile, shape.chunks) for n in range(size)]
         # Element n of each column's group is that column's lane of vector n.
         order = [lane + n * lanes for lane in range(lanes) for n in range(size)]
         found = {}

@@ -246,7 +246,7 @@ class GroupProduct:
             word = group(number)
             return word ^ simd.constant(self.dot.flip, WORD) if self.by_columns else word
 
-        vectors = [writer.bind("b", column(chunk)) for chunk in shape.chunks]
+        vectors = {chunk: writer.bind("b", column(chunk)) for chunk in shape.chunks}
         add_products(writer, shape, rows, vectors, scalar, add)
 
     @property

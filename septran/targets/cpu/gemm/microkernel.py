@@ -307,10 +307,10 @@ def _steps(
 
     def step(k: Index) -> None:
         at = k if walk.extents else context.variable("k", k)
-        vectors = []
+        vectors = {}
         for c in shape.chunks:
             count = left(context, shape, tile, c)
-            vectors.append(writer.bind("b", row_of_b(at, c, shape.lanes, shape.dtype, count)))
+            vectors[c] = writer.bind("b", row_of_b(at, c, shape.lanes, shape.dtype, count))
         add_products(
             writer, shape, rows, vectors, lambda i: column_of_a(at, i, 1, shape.dtype, None),
             partial(wrapping.multiply_add, writer),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,14 +77,17 @@ def add_products(
     writer: Writer,
     shape: Shape,
     rows: Sequence[Any],
-    vectors: Sequence[Expr],
+    vectors: Mapping[int, Expr],
     scalar: Callable[[int], Expr],
     add: Callable[[Expr, Expr, Expr], Expr],
 ) -> None:
-    """Each row's scalar times all vectors, added to the row: ``add(a, b, sum)`` is the new sum."""
+    """Each row's scalar times vectors, by their first columns, added to the row's sums there.
+
+    ``add(a, b, sum)`` is the new sum.
+    """
     for number, row in enumerate(rows):
         a = writer.bind("a", broadcast(scalar(number), shape.lanes))
-        for chunk, b in zip(shape.chunks, vectors, strict=True):
+        for chunk, b in vectors.items():
             old = simd.load(row, writer.index(chunk), shape.lanes)
             simd.store(writer, row, writer.index(chunk), add(a, b, old), shape.lanes)
 
