@@ -10,6 +10,7 @@ that both unpack without a shuffle. Sums in float32. Source: Frantar et al., GPT
 
 from septran import task
 from septran.operators.gemm import accumulator, gemm_tile
+from septran.operators.gemm_splitk import sum_parts
 
 EXAMPLE = {"M": 64, "N": 256, "K": 256}
 CASES = (
@@ -126,3 +127,18 @@ def dequant_gemm(
     for i, j in task.parallel_range(Cp.shape):
         operands = (Ap[i, 0], Wp[0, j], Sp[0, j], Zp[0, j])
         task.launch(dequant_block, Cp[i, j], *operands, bits=bits, group=group)
+
+
+@task.define(variant_of="dequant_gemm")
+def dequant_in_parts(C, A, W, scale, zero, *, bits: int, group: int):
+    """Parts of K, each on its own, and then their sums: what a part reads of W lies together."""
+    depth, step = group * task.tunable("split_groups", 8), task.tunable("block_N")
+    Ap = task.partition(A, shape=(A.shape[0], depth))
+    Wp = task.partition(W, shape=(depth * bits // 8, step))
+    Sp, Zp = (task.partition(x, shape=(depth // group, step)) for x in (scale, zero))
+    parts = task.empty((Ap.shape[1], *C.shape), task.accumulator_dtype(C.dtype), name="parts")
+    for p, j in task.parallel_range(Wp.shape):
+        part = task.partition(parts[p], shape=(C.shape[0], step))
+        operands = (Ap[0, p], Wp[p, j], Sp[p, j], Zp[p, j])
+        task.launch(dequant_block, part[0, j], *operands, bits=bits, group=group)
+    task.launch(sum_parts, C, parts)
