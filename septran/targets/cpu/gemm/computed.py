@@ -195,16 +195,19 @@ class Rows:
         self, part: Part, k: Index, shape: Shape, tile: RegisterTile, chunks: Iterable[int]
     ) -> list[Expr]:
         """Row `k` of a part in vectors, as far as the tile has columns, for some of its chunks."""
-        context, found = self.context, []
-        evaluation = WideEvaluation(context, self.accesses)
-        target, value = part.statement.target, part.statement.value
+        found = []
         for chunk in chunks:
-            short = left(context, shape, tile, chunk) is not None
+            short = left(self.context, shape, tile, chunk) is not None
             count = tile.columns - chunk if short and tile.columns is not None else None
-            point = Point((k, tile.column + chunk), 1, shape.lanes, count)
-            made = evaluation.value(value, operand_point(point, value, target.shape))
-            found.append(broadcast(as_held(context, made, self.held), shape.lanes))
+            found.append(self.vector(part, k, tile.column + chunk, shape.lanes, count))
         return found
+
+    def vector(self, part: Part, k: Index, column: Index, lanes: int, count: Index | None) -> Expr:
+        """Elements of row `k` of a part, so many of which exist; None: all do."""
+        target, value = part.statement.target, part.statement.value
+        place = operand_point(Point((k, column), 1, lanes, count), value, target.shape)
+        made = WideEvaluation(self.context, self.accesses).value(value, place)
+        return broadcast(as_held(self.context, made, self.held), lanes)
 
     def prefetch(self, k: Index, column: Index, width: int) -> None:
         """Ask for a line that the next iteration makes B from, at step `k` of some columns.

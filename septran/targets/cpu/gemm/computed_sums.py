@@ -149,26 +149,22 @@ class _Panels:
     def _compute(self, panel: Any, column: Index, columns: Index | None) -> None:
         """All steps of a panel's columns, as far as these exist."""
         b, context, width = self.work.b, self.work.context, self._width
-        shape = replace(self.shape, columns=width)
-        register = context.unit.lanes(shape.dtype)
-        shape = replace(shape, lanes=register, registers=width // register)
-        least, most = (width, width) if columns is None else context.indices.bounds(columns)
+        register = context.unit.lanes(self.shape.dtype)
+        exist = Index.of(width) if columns is None else columns
+        least, most = context.indices.bounds(exist)
         with context.loop("k", b.count) as k:
             b.prefetch(k, column, width)
-            for chunk in shape.chunks:
-                if most <= chunk:
-                    continue
-                exists = least > chunk or context.lower(columns) > context.writer.index(chunk)
-                whole = None if least >= chunk + register else columns
-                tile = RegisterTile(Index(), 0, column, whole)
+            for chunk in range(0, min(width, most), register):
+                some = None if least >= chunk + register else exist - chunk
+                exists = least > chunk or context.lower(exist) > context.writer.index(chunk)
                 with context.writer.when(exists):
                     for part in b.parts:
-                        (made,) = b.at(part, k, shape, tile, (chunk,))
-                        place = self._place(chunk, k + part.first)
-                        value = cast(made, shape.dtype)
-                        simd.store(context.writer, panel, context.lower(place), value, register)
+                        made = b.vector(part, k, column + chunk, register, some)
+                        at = context.lower(self._place(Index.of(chunk), k + part.first))
+                        made = cast(made, self.shape.dtype)
+                        simd.store(context.writer, panel, at, made, register)
 
-    def _place(self, column: int | Index, step: Index) -> Index:
+    def _place(self, column: Index, step: Index) -> Index:
         """Where a step of some columns is: of the columns of a register tile all lie together."""
         wide, steps = self.shape.columns, self.work.b.count * len(self.work.b.parts)
         tile = column // wide

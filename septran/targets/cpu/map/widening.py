@@ -61,10 +61,13 @@ class WideEvaluation(VectorEvaluation):
 
     def _value(self, expr: ex.Expr, place: Point) -> Expr:
         value = super()._value(expr, place)
-        read = isinstance(expr, ex.Cast) and isinstance(expr.operand, ex.Load)
-        if not read or expr.dtype != WIDE or self.context.unit not in (AVX2, AVX512):
+        if self.context.unit not in (AVX2, AVX512):
             return value
-        short = self._operand(expr, expr.operand, place)
+        match expr:
+            case ex.Cast(operand=ex.Load() as read, dtype=dtype) if dtype == WIDE:
+                short = self._operand(expr, read, place)
+            case _:
+                return value
         if lanes_of(short) == 1 or element_of(short) not in UNSIGNED:
             return value
         # As a shuffle, which LLVM does not move behind what takes bits of it.
