@@ -40,6 +40,8 @@ MOST_STRIPS = 3
 """Strips of A's rows for which B is computed anew; for more, a copy of it pays."""
 SPARE = 6
 """Registers that a tile leaves for what B is computed from."""
+PAGE = 4096
+"""Bytes of a page of memory."""
 LEAST_LOADED = 16
 """Bytes of which a vector of B is made at least where it is the only one of a tile's row."""
 
@@ -168,6 +170,22 @@ class Rows:
     def count(self) -> int:
         """The steps of the summed axis in each part."""
         return self.parts[0].statement.target.shape[0]
+
+    @property
+    def followed(self) -> bool:
+        """Whether rows of what B is made from are left to the processor's own prefetch.
+
+        It follows rows from memory that are as long as a page, behind which it does not go on. What
+        is asked for beforehand comes as fast, if it stays in L2 until then: this iteration's rows
+        and those of the next one take less than half of it.
+        """
+        source, context = self.next_pack, self.context
+        if source is None or source.along != 1 or not context.unit.follows:
+            return False
+        high, wide = source.access.region.shape
+        row = wide * itemsize(source.access.storage.held)
+        cache = context.cache_bytes(context.machine.processors[-1].name)
+        return row >= PAGE and 2 * high * row >= cache // 2
 
     def tiled(self, shape: Shape, gemm: Compute, enough: int = 0) -> Shape:
         """The register tile in which B is best computed: one that has all rows, if any has.
