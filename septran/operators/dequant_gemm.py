@@ -132,7 +132,7 @@ def dequant_gemm(
 @task.define(variant_of="dequant_gemm")
 def dequant_in_parts(C, A, W, scale, zero, *, bits: int, group: int):
     """Parts of K, each on its own, and then their sums: what a part reads of W lies together."""
-    depth, step = group * task.tunable("split_groups", 8), task.tunable("block_N")
+    depth, step = group * task.tunable("split_groups", 8), task.tunable("split_N", 4096)
     Ap = task.partition(A, shape=(A.shape[0], depth))
     Wp = task.partition(W, shape=(depth * bits // 8, step))
     Sp, Zp = (task.partition(x, shape=(depth // group, step)) for x in (scale, zero))

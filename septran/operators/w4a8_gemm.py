@@ -11,6 +11,7 @@ al., LLM.int8(), arXiv 2208.07339 (scales of rows).
 
 from septran import task
 from septran.operators.gemm import gemm_tile
+from septran.operators.gemm_splitk import sum_parts
 
 EXAMPLE = {"M": 64, "N": 256, "K": 256}
 CASES = (
@@ -38,6 +39,16 @@ def round_all(Q, S, A):
     Sp = task.partition(S, shape=(rows,))
     for i in task.parallel_range(Qp.shape[0]):
         task.launch(round_rows, Qp[i, 0], Sp[i], Ap[i, 0])
+
+
+def rounded(A, group):
+    """Q and S of A, whose rows are whole groups."""
+    task.require(group > 0 and group % 2 == 0, f"a group has an even number of rows, not {group}")
+    task.require(A.shape[1] % group == 0, f"{A.shape[1]} rows are not in whole groups of {group}")
+    Q = task.empty(A.shape, task.int8, name="Q")
+    S = task.empty(A.shape[:1], task.compute_dtype(A.dtype), name="S")
+    task.launch(round_all, Q, S, A)
+    return Q, S
 
 
 @task.define(leaf=True)
@@ -89,14 +100,25 @@ def w4a8_gemm(
     group: int = 64,
 ):
     """Rows are rounded once, then C in blocks, each on its own."""
-    task.require(group > 0 and group % 2 == 0, f"a group has an even number of rows, not {group}")
-    task.require(A.shape[1] % group == 0, f"{A.shape[1]} rows are not in whole groups of {group}")
-    Q = task.empty(A.shape, task.int8, name="Q")
-    S = task.empty(A.shape[:1], task.compute_dtype(A.dtype), name="S")
-    task.launch(round_all, Q, S, A)
+    Q, S = rounded(A, group)
     tile = (task.tunable("block_M"), task.tunable("block_N"))
     Cp = task.partition(C, shape=tile)
     Qp, Sp = task.partition(Q, shape=(tile[0], Q.shape[1])), task.partition(S, shape=tile[:1])
     Wp, Xp = (task.partition(x, shape=(x.shape[0], tile[1])) for x in (W, scale))
     for i, j in task.parallel_range(Cp.shape):
         task.launch(w4a8_block, Cp[i, j], Qp[i, 0], Sp[i], Wp[0, j], Xp[0, j], group=group)
+
+
+@task.define(variant_of="w4a8_gemm")
+def w4a8_in_parts(C, A, W, scale, *, group: int):
+    """Parts of K, each on its own, and then their sums: what a part reads of W lies together."""
+    Q, S = rounded(A, group)
+    depth, step = group * task.tunable("split_groups", 8), task.tunable("split_N", 4096)
+    Qp = task.partition(Q, shape=(Q.shape[0], depth))
+    Wp = task.partition(W, shape=(depth // 2, step))
+    Xp = task.partition(scale, shape=(depth // group, step))
+    parts = task.empty((Qp.shape[1], *C.shape), task.accumulator_dtype(C.dtype), name="parts")
+    for p, j in task.parallel_range(Wp.shape):
+        part = task.partition(parts[p], shape=(C.shape[0], step))
+        task.launch(w4a8_block, part[0, j], Qp[0, p], S, Wp[p, j], Xp[p, j], group=group)
+    task.launch(sum_parts, C, parts)
