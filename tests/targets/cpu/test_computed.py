@@ -344,3 +344,20 @@ def test_weights_of_few_bits_are_multiplied_as_integers(arch):
     assert ("septran_byte_pairs_8" in text) == (arch == "x86-64-v3")
     assert ("septran_vpdpbusd_8" in text) == (arch == "alderlake")
     assert "T.fma" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", [4, 8])
+def test_rows_as_long_as_pages_are_right(bits):
+    kernel = product(2, 4100, 1024, bits=bits)
+    assert "parts" in str(kernel.stages.tile_program)  # whole rows, of a part of K each
+    result = kernel.check(guard=True)
+    assert result.right, result
+
+
+def test_bits_of_bytes_are_widened_once():
+    text = septran.compile("dequant_gemm", "cpu-x86", shapes={"M": 1, "N": 64, "K": 64}).stages
+    lines = str(text.tensor_ir)
+    # Eight or sixteen lanes of bytes, of which both parts take what they need in 32 bits.
+    assert re.search(r"T\.reinterpret\(\"int32x(8|16)\"", lines)
+    assert not re.search(r"T\.Cast\(\"float32x(8|16)\", \w+ & ", lines)
