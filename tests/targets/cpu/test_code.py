@@ -32,6 +32,9 @@ def hottest_loop(assembly: str) -> list[str]:
             block = []
         elif text and text[0] not in ".#":
             block.append(text)
+            if text.startswith("j"):  # what follows a loop's jump back is no part of it
+                blocks.append(block)
+                block = []
     return max([*blocks, block], key=lambda b: sum("vfmadd" in i for i in b))
 
 
