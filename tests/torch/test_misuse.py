@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import forward_ad
@@ -201,3 +202,10 @@ def test_mappings_are_for_the_devices_they_are_named_for():
         st.op("gemm", {"cuda": "cpu-x86"}, name="septran_misuse::wrong")
     with pytest.raises(WrongArgumentError, match="mapping is empty"):
         st.op("gemm", {}, name="septran_misuse::wrong")
+
+
+def test_types_of_warming_are_words_or_numpys_or_torchs():
+    kernel = septran.compile("softmax", "cpu-x86")
+    for dtype in ("float64", np.float64, torch.float64, np.dtype("float64")):
+        kernel.warm({"M": 2, "N": 3}, dtypes=dtype)
+    assert len(kernel.specialisations) == 1
