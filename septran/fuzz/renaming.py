@@ -52,8 +52,11 @@ def renamed(operator: str, name: Callable[[str], str] = "my_{}".format) -> Renam
         if word not in flags and not keyword.iskeyword(word) and not hasattr(builtins, word)
     }
     renamer = _Renamer(tasks, dims, flags, name)
-    # A file's last composite is its entry.
-    last = [d for d in definitions if isinstance(d, ast.FunctionDef) and d.name == entry]
+    # A file's last composite is its entry, but for its variants, which come behind what they vary.
+    last = [
+        d for d in definitions
+        if isinstance(d, ast.FunctionDef) and (d.name == entry or _varies(d, entry))
+    ]  # fmt: skip
     others = [d for d in definitions if d not in last]
     body = [renamer.visit(d) for d in (*others, *last)]
     text = "from septran import task\n\n\n" + "\n\n\n".join(
@@ -61,6 +64,13 @@ def renamed(operator: str, name: Callable[[str], str] = "my_{}".format) -> Renam
     )
     tensors = {n: name(n) for n, _ in find_entry(operators.module(operator)).tensors}
     return Renamed(text + "\n", tasks[entry], tensors)
+
+
+def _varies(function: ast.FunctionDef, task: str) -> bool:
+    """Whether a function is defined as a variant of a task."""
+    given = (k for d in function.decorator_list if isinstance(d, ast.Call) for k in d.keywords)
+    named = (k.value for k in given if k.arg == "variant_of")
+    return any(isinstance(value, ast.Constant) and value.value == task for value in named)
 
 
 def _definitions(operator: str) -> list[ast.stmt]:
