@@ -97,12 +97,15 @@ def test_the_least_numbers_are_found_among_themselves(dtype):
     np.testing.assert_array_equal(places, np.tile(np.arange(6), (4, 1)))
 
 
-def test_inexact_rows_have_values_as_inexact_and_no_places():
-    x = rounding.Bounded(np.array([[3.0, 1.0, 2.0]]), np.array([[0.0, 0.25, 0.0]]), "float32")
+@pytest.mark.parametrize(("error", "unknown"), [(0.75, False), (1.0, True), (1.5, True)])
+def test_inexact_rows_have_values_as_inexact_and_the_places_that_none_can_take(error, unknown):
+    x = rounding.Bounded(np.array([[3.0, 1.0, 2.0]]), np.array([[0.0, error, 0.0]]), "float32")
     values = rounding.sort(x, 2, descending=True)
     np.testing.assert_array_equal(values.value, [[3, 2]])
-    np.testing.assert_array_equal(values.error, [[0.25, 0.25]])
-    assert np.isinf(rounding.argsort(x, 2, descending=True).error).all()
+    np.testing.assert_array_equal(values.error, [[error, error]])
+    places = rounding.argsort(x, 2, descending=True)
+    np.testing.assert_array_equal(places.value, [[0, 2]])
+    np.testing.assert_array_equal(np.isinf(places.error), [[False, unknown]])
     sure = rounding.argsort(rounding.exact(x.value), 2, descending=True)
     np.testing.assert_array_equal(sure.value, [[0, 2]])
     assert not sure.error.any()

@@ -7,6 +7,7 @@ must not, if anything. After a fault the process is at its end, and has said so 
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import sys
@@ -59,9 +60,6 @@ def main() -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
-    # TVM's bindings import torch wherever it is installed; no tensor of torch's comes here, and it
-    # takes longer to load than all else.
-    sys.modules["torch"] = None  # type: ignore[assignment]
     pages = Pages(at_end=True)
 
     def answer(touched: str | None, output: Mapping[str, str] | None = None) -> None:
@@ -75,12 +73,26 @@ def main() -> None:
     for line in sys.stdin:
         try:
             request = json.loads(line)
-            target = guarding_for(request["backend"])
+            target = _loaded(request["backend"])
             kept = on_fault(fault)  # once the target is loaded: TVM would handle faults, too
             answer(run(target, request, pages))
             del kept
         except Exception as error:
             answer(f"{type(error).__name__}: {error}")
+
+
+@functools.cache
+def _loaded(backend: str) -> Guarding:
+    """Return what a target does here.
+
+    TVM's bindings import torch wherever it is installed, and that takes longer than all else.
+    Only tensors in short floats need it here, and import it themselves.
+    """
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        return guarding_for(backend)
+    finally:
+        del sys.modules["torch"]
 
 
 def run(target: Guarding, request: Mapping[str, Any], pages: Pages) -> str | None:
