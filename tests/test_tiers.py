@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,27 +33,38 @@ class Case:
     """What a share looks at of a test."""
 
     nodeid: str
+    params: tuple[tuple[str, object], ...] = ()
     slow: bool = True
+
+    @property
+    def callspec(self):
+        return SimpleNamespace(params=dict(self.params))
 
     def get_closest_marker(self, name):
         return (self.slow and name == "slow") or None
 
 
-def test_shares_have_each_case_of_a_sweep_once_and_each_value_of_its_parameters():
-    sweep = [Case(f"a.py::test_b[{x}-{y}]") for x in "abcdefg" for y in range(3)]
+def cases(count, inner=1, slow=True):
+    pairs = itertools.product(range(count), range(inner))
+    return [Case(f"a.py::test_b[{x}-{y}]", (("x", x), ("y", y)), slow) for x, y in pairs]
+
+
+@pytest.mark.parametrize("inner", [3, 4, 9, 18])
+def test_shares_have_each_case_of_a_sweep_once_and_each_value_of_its_parameters(inner):
+    sweep = cases(7, inner)
     shares = [[c for c in sweep if c not in outside_share(sweep, k, 3)] for k in (1, 2, 3)]
     assert sorted(c.nodeid for each in shares for c in each) == sorted(c.nodeid for c in sweep)
     for each in shares:
-        assert {c.nodeid[-4] for c in each} == {*"abcdefg"}
-        assert {c.nodeid[-2] for c in each} == {*"012"}
+        assert {dict(c.params)["x"] for c in each} == {*range(7)}
+        assert {dict(c.params)["y"] for c in each} == {*range(inner)}
+        assert abs(len(each) - len(sweep) / 3) <= 3
 
 
 def test_a_share_has_all_that_is_fast_and_all_of_few_cases():
-    fast = [Case(f"a.py::test_b[{n}]", slow=False) for n in range(20)]
-    few = [Case(f"a.py::test_c[{n}]") for n in range(SWEEP - 1)]
-    other = [Case("a.py::test_d"), Case("b.py::test_d")]
-    assert not outside_share([*fast, *few, *other], 1, 3)
-    assert not outside_share([Case(f"a.py::test_b[{n}]") for n in range(20)], 1, 1)
+    few = [*cases(SWEEP - 1), Case("a.py::test_d"), Case("b.py::test_d")]
+    assert not outside_share([*cases(20, slow=False), *few], 1, 3)
+    assert not outside_share(cases(20), 1, 1)
+    assert len(outside_share(cases(SWEEP), 1, 3)) == SWEEP * 2 / 3
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/3", "4/3", "a/b", "1/"])

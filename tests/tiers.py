@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -71,8 +71,8 @@ def share(text: str) -> tuple[int, int]:
 def outside_share(items: Iterable[pytest.Item], first: int, parts: int) -> set[pytest.Item]:
     """The slow cases of sweeps that another of `parts` runs takes than the one of number `first`.
 
-    Neighbours are in different shares, and so are those one round of `parts` apart: a share has
-    every value of an inner parameter, however many there are.
+    Each value of a parameter has its place, and the sum of a case's places decides: with each
+    value of one parameter the values of another take turns.
     """
     sweeps = defaultdict(list)
     for item in items:
@@ -82,6 +82,14 @@ def outside_share(items: Iterable[pytest.Item], first: int, parts: int) -> set[p
         item
         for cases in sweeps.values()
         if len(cases) >= SWEEP
-        for number, item in enumerate(cases)
-        if (number + number // parts) % parts != first - 1
+        for item, place in zip(cases, _places(cases), strict=True)
+        if place % parts != first - 1
     }
+
+
+def _places(cases: Iterable[pytest.Item]) -> Iterator[int]:
+    """The sum of the places of each case's values among those of the same parameter."""
+    places: dict[str, dict[str, int]] = defaultdict(dict)
+    for case in cases:
+        values = [(places[name], repr(value)) for name, value in case.callspec.params.items()]
+        yield sum(known.setdefault(value, len(known)) for known, value in values)
