@@ -82,7 +82,8 @@ def add_shifted(C, P, S, scale, zero):
 def dequant_by_sums(C, A, W, scale, zero, *, bits: int, group: int):
     """The same, but not the weights are shifted and scaled: the sums of a group, which are fewer.
 
-    Its sums are of A * W and of A, so that they may lose what is small beside these.
+    Its sums are of A * W and of A, so that they may lose what is small beside these: the bound is
+    theirs, and an infinite element of A makes NaN where the other gives infinities.
     """
     acc = accumulator(C)
     Ap = task.partition(A, shape=(A.shape[0], group))

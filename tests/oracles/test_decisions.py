@@ -150,6 +150,17 @@ def test_squares_that_overflow_make_a_row_zero(executor):
     same(run(operators.load("layer_norm"), executor, x, w, bias), bias[None])
 
 
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_an_infinite_activation_leaves_its_row_alone_not_finite(executor):
+    rng = np.random.default_rng(0)
+    a, scale = rng.standard_normal((2, 128)).astype("float32"), np.ones((2, 40), "float32")
+    a[0, 0] = np.inf
+    w = rng.integers(9, 15, (64, 40)).astype("uint8")
+    found = run(operators.load("dequant_gemm"), executor, a, w | w << 4, scale, 8 * scale)
+    assert not np.isfinite(found[0]).any()
+    assert np.isfinite(found[1]).all()
+
+
 def test_the_default_eps_is_a_number():
     eps = {n: k.default for n in ("rms_norm", "layer_norm") for k in operators.load(n).keywords}
     assert eps == {"rms_norm": 1e-6, "layer_norm": 1e-5}

@@ -60,16 +60,14 @@ class WideEvaluation(VectorEvaluation):
     """Values of expressions that are `widened`."""
 
     def _value(self, expr: ex.Expr, place: Point) -> Expr:
-        value = super()._value(expr, place)
-        if self.context.unit not in (AVX2, AVX512):
-            return value
         match expr:
             case ex.Cast(operand=ex.Load() as read, dtype=dtype) if dtype == WIDE:
                 short = self._operand(expr, read, place)
             case _:
-                return value
-        if lanes_of(short) == 1 or element_of(short) not in UNSIGNED:
-            return value
+                return super()._value(expr, place)
+        known = self.context.unit in (AVX2, AVX512) and element_of(short) in UNSIGNED
+        if not known or lanes_of(short) == 1:
+            return super()._value(expr, place)
         # As a shuffle, which LLVM does not move behind what takes bits of it.
         lanes, size = lanes_of(short), itemsize(WIDE) // itemsize(element_of(short))
         order = [n for lane in range(lanes) for n in (lane, *[lanes] * (size - 1))]
