@@ -141,7 +141,7 @@ def simulate(
         check_hazards(commands, spaces, accesses, order, timing, pairs)
         check_written(commands, spaces, accesses, order.rank, work.reach, unwritten)
         for each in reads:
-            check_control_reads(commands, accesses, timing, each)
+            check_control_reads(commands, accesses, each)
         check_temporaries(commands, spaces, accesses, order.rank, temporaries or {})
     program = Program.of(commands, spaces, work, spaces.allocate(work.reach))
     sequence = _sequence(commands, timing, slips)

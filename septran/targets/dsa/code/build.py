@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,8 @@ from septran.dtypes import POISON
 from septran.machine.as_json import from_json, to_json
 from septran.machine.model import Machine
 from septran.simulator.commands import CODES, EXTERNS
-from septran.simulator.hazards.control_reads import control_reads, without
+from septran.simulator.errors import HazardError
+from septran.simulator.hazards.control_reads import ControlReads, control_reads, filled
 from septran.targets.base import Source, TensorIR
 from septran.targets.call_sizes import CallSize, call_sizes
 from septran.targets.cpu.run.build import compile_module
@@ -83,7 +85,9 @@ class DsaExecutable:
         ValueError for an extent out of range.
         """
         numbers = [*scalars, *self._lengths(tensors)]
-        return self._recorded(self.indices(scalars, tensors), numbers)
+        stream = self._recorded(self.indices(scalars, tensors), numbers)
+        check_limits(self.machine, stream, self.origins)
+        return stream
 
     def indices(self, scalars: Sequence[Any] = (), tensors: Sequence[Any] = ()) -> list[Array]:
         """Return what the control program reads itself, in the order of `tables`, for a call.
@@ -113,41 +117,82 @@ class DsaExecutable:
     def _recorded(self, tables: Sequence[Array], numbers: Sequence[Any]) -> Array:
         """What the control programs ask for, which read `tables`."""
         cores = range(self.cores)
-        stream = np.concatenate([self.program(core, numbers, tables) for core in cores])
-        check_limits(self.machine, stream, self.origins)
-        return stream
+        return np.concatenate([self.program(core, numbers, tables) for core in cores])
 
     def _simulated(
         self, memory: list[Array], numbers: Sequence[Any], adversary: int | None = None
     ) -> tuple[Run, Array, list[Array]]:
-        """Run on the bytes of the call's tensors; return what was asked for and all memory, too.
+        """Run on the bytes of the call's tensors; return what was asked for and all memory, too."""
+        from septran.simulator import simulate
+
+        tables, stream = self._settled(memory, numbers, adversary)
+        check_limits(self.machine, stream, self.origins)
+        reads = [self._control_reads(n, tables, numbers, stream) for n in self.computed]
+        held = self._held(memory, POISON)
+        run = simulate(
+            self.machine, stream, held, origins=self.origins, adversary=adversary,
+            temporaries=self.temporaries, reads=reads,
+        )  # fmt: skip
+        # Indices that nobody writes differ, and may: what is read of them decides.
+        if self.computed and not _same([self._recorded(self._read(held), numbers)], [stream]):
+            raise self._unsettled()
+        return run, stream, held
+
+    def _held(self, memory: Sequence[Array], value: int) -> list[Array]:
+        return [*memory, *(np.full(size, value, np.uint8) for size in self.workspaces)]
+
+    def _settled(
+        self, memory: Sequence[Array], numbers: Sequence[Any], adversary: int | None
+    ) -> tuple[list[Array], Array]:
+        """Return what the control program reads, and what it asks for.
 
         A control program is recorded as a whole before it is simulated. One that reads indices
-        which the kernel computes is recorded again with those that a run has found, until a run
-        finds the same: what comes before their first use does not depend on them.
+        which the kernel computes is recorded first with zeros for these, then with those that a
+        run has found, until a run finds the same: what comes before their first use does not
+        depend on them, so that each run finds at least one more that is final. Until then
+        commands may read what no other has written, so nothing is checked. Raises HazardError
+        where they never are the same.
         """
         from septran.simulator import simulate
 
-        indices = [*memory, *(np.zeros(size, np.uint8) for size in self.workspaces)]
-        while True:
-            stream = self._recorded(self._read(indices), numbers)
-            reads = [
-                control_reads(n, self._recorded(self._read(without(indices, n)), numbers), stream)
-                for n in self.computed
-            ]
-            held = [np.array(x) for x in memory] if self.computed else memory
-            held = [*held, *(np.full(size, POISON, np.uint8) for size in self.workspaces)]
-            run = simulate(
-                self.machine, stream, held, origins=self.origins, adversary=adversary,
-                temporaries=self.temporaries, reads=reads,
-            )  # fmt: skip
-            if all(np.array_equal(indices[n], held[n]) for n in self.computed):
+        if not self.computed:
+            tables = self._read(memory)
+            return tables, self._recorded(tables, numbers)
+        start = [np.zeros_like(x) if n in self.computed else x for n, x in enumerate(memory)]
+        tables = self._read(self._held(start, 0))
+        most = sum(table.size for table in tables) + 1
+        seen: set[bytes] = set()
+        while len(seen) < most:
+            key = hashlib.sha256(b"".join(table.tobytes() for table in tables)).digest()
+            if key in seen:
                 break
-            indices = held
-        for ours, found in zip(memory, held, strict=False):
-            if ours is not found:
-                ours[...] = found
-        return run, stream, held
+            seen.add(key)
+            stream = self._recorded(tables, numbers)
+            held = self._held([np.array(x) for x in memory], 0)
+            simulate(
+                self.machine, stream, held, origins=self.origins, adversary=adversary,
+                checks=False, temporaries=self.temporaries,
+            )  # fmt: skip
+            found = self._read(held)
+            if _same(found, tables):
+                return tables, stream
+            tables = found
+        raise self._unsettled()
+
+    def _unsettled(self) -> HazardError:
+        return HazardError(
+            f"{self.name} reads indices that are others once all of its commands have run",
+            self.machine.location,
+            hint="an index is read after it has been written, and is not written again",
+        )
+
+    def _control_reads(
+        self, number: int, tables: Sequence[Array], numbers: Sequence[Any], stream: Array
+    ) -> ControlReads:
+        """What control cores read of one tensor that the kernel computes."""
+        place = [n for n, _ in self.tables].index(number)
+        others = [self._recorded(filled(tables, place, v), numbers) for v in (0, 1)]
+        return control_reads(number, others, stream)
 
     def simulate(self, *arguments: Any, adversary: int | None = None) -> Run:
         """Run, and give the cycles and the trace; `adversary` is a seed of random delays."""
@@ -216,6 +261,10 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
         tuple((places.index(n), program.buffer(n).dtype) for n in indirect(program.body)),
         sizes, tuple(program.params.index(n) for n in program.outputs),
     )  # fmt: skip
+
+
+def _same(one: Sequence[Array], other: Sequence[Array]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def _last_types(function: Any, count: int) -> list[str]:
