@@ -40,6 +40,26 @@ def turned(Y: task.Tensor["T", "D"], X: task.Tensor["V", "D"], key: task.Tensor[
 
 
 @task.define
+def take_through(Y, R):
+    """Y is R, which may be rows that indices choose."""
+    task.launch(take, Y, R)
+
+
+@task.define
+def turned_by(Y, X, at, key):
+    """All of a tensor is written by one task, and chooses in the next."""
+    task.launch(turn, at, key)
+    task.launch(take_through, Y, X[at])
+
+
+@task.define
+def passed(Y: task.Tensor["T", "D"], X: task.Tensor["V", "D"], key: task.Tensor["T", task.int64]):
+    """Rows that a temporary chose, and all of the temporary, are passed on."""
+    at = task.empty(key.shape, task.int64, name="at")
+    task.launch(turned_by, Y, X, at, key)
+
+
+@task.define
 def around(Y: task.Tensor["T", "D"], X: task.Tensor["V", "D"], key: task.Tensor["T", task.int64]):
     """The same, launched twice: each has a temporary of its own."""
     half = task.empty(Y.shape, name="half")
@@ -177,6 +197,78 @@ def test_an_index_is_complete_before_it_is_read():
     refused(partly, "at holds indices in logic, and is not certainly written as a whole before")
     refused(again, "at holds indices in logic, and is written later, in logic")
     refused(beside, "at holds indices in logic, and is written there, too")
+
+
+@task.define
+def turn_and_take(Y, R, at, key):
+    """Indices are written, and rows used that were chosen before."""
+    task.launch(turn, at, key)
+    task.launch(take, Y, R)
+
+
+@task.define
+def turn_low(Y, X, low, high, key):
+    """One part of a tensor is written, and another one chooses."""
+    task.launch(turn, low, key)
+    task.launch(take, Y, X[high])
+
+
+def test_an_index_of_rows_that_are_passed_is_complete_before_and_stays_as_it_is():
+    def again(Y, X, key):
+        at = task.empty((5,), task.int64, name="at")
+        task.launch(turn, at, key)
+        task.launch(take_through, Y, X[at])
+        task.launch(turn, at, key)
+
+    def partly(Y, X, key):
+        at = task.empty((5,), task.int64, name="at")
+        task.launch(turn, at[:3], key[:3])
+        task.launch(take_through, Y, X[at])
+
+    def there(Y, X, key):
+        at = task.zeros((5,), task.int64, name="at")
+        task.launch(turn_and_take, Y, X[at], at, key)
+
+    refused(again, "at holds indices in logic, and is written later, in logic")
+    refused(partly, "at holds indices in logic, and is not certainly written as a whole before")
+    refused(there, "at holds indices in logic, and is written there, too")
+
+
+def test_rows_may_be_passed_that_complete_indices_choose():
+    assert np.array_equal(task.run(passed, X, KEYS), X[5 - KEYS])
+
+
+def test_rows_that_are_passed_are_of_what_is_complete():
+    def body(Y, X, key):
+        half = task.empty((6, 4), name="half")
+        task.launch(take, half, X)
+        task.launch(take_through, Y, half[key])
+        task.launch(take, half, X)
+
+    refused(body, "half is used through an index in logic, and is written later, in logic")
+
+
+def test_a_part_that_is_complete_is_not_the_whole():
+    def parts(Y, X, key):
+        at = task.empty((5,), task.int64, name="at")
+        task.launch(turn_low, Y[:2], X, at[:2], at[2:4], key[:2])
+        task.launch(take, Y[2:], X[:3])
+
+    refused(parts, "at holds indices in turn_low, and is not certainly written as a whole before")
+
+
+def test_an_index_or_a_count_that_nobody_writes_is_refused():
+    def index(Y, X, key):
+        at = task.empty((5,), task.int64, name="at")
+        task.launch(take, Y, X[at])
+
+    def count(Y, X, key):
+        n = task.empty((1,), task.int64, name="n")
+        task.launch(summed, Y[0], X, n)
+        task.launch(take, Y[1:], X[:4])
+
+    refused(index, "at holds indices in logic, and is not certainly written as a whole before")
+    refused(count, "n counts iterations in summed, and is not certainly written as a whole before")
 
 
 def test_an_index_is_not_what_rounding_may_change():

@@ -15,7 +15,7 @@ from septran.ir.atoms import Element, table_name
 from septran.ir.index import Range, Var
 from septran.ir.views import View
 from septran.location import Location
-from septran.task.check.privileges import certainly_written
+from septran.task.check.privileges import certainly_written, is_whole
 from septran.task.errors import IndirectIndexError
 from septran.task.tree import (
     Allocate,
@@ -58,15 +58,15 @@ def check_indices(root: TaskNode, ranges: Mapping[Var, Range]) -> dict[str, int]
     Raises IndirectIndexError where what is read through an index, or as one, is not complete then.
     """
     homes = {p.name: p.name for p in root.params}
+    given = frozenset(p.name for p in root.params if not p.writes)
     uses = list(_uses_below(root, homes))
-    if {use.tensor for use in uses} & set(_written_below(root, homes)):
-        _Spine(ranges).walk(root, homes, lambda _: False)
+    if any(use.tensor not in given for use in uses):
+        _Spine(ranges).walk(root, homes, frozenset(homes), given.__contains__)
     tables: dict[str, int] = {}
     for use in uses:
         if use.places is not None:
             # One tensor may index several others: the shortest one decides.
             tables[use.tensor] = min(tables.get(use.tensor, use.places), use.places)
-    given = {p.name for p in root.params if not p.writes}
     return {name: places for name, places in tables.items() if name in given}
 
 
@@ -83,23 +83,36 @@ class _Spine:
     ranges: Mapping[Var, Range]
     used: dict[str, IndexUse] = field(default_factory=dict)
     """The first use of each tensor so far."""
-    written: set[str] = field(default_factory=set)
 
-    def walk(self, task: TaskNode, around: Homes, complete: Complete) -> None:
-        """Walk a task's own statements; `complete` says what is complete where it is launched."""
+    def walk(
+        self, task: TaskNode, around: Homes, passed: frozenset[str], complete: Complete
+    ) -> None:
+        """Walk a task's own statements; `complete` says what is complete where it is launched.
+
+        `passed` are those of its parameters that stand for all of a tensor.
+        """
         homes = _homes(task, around)
+        all_of = passed | (homes.keys() - around.keys())
         for number, statement in enumerate(task.body):
-            before = self._complete(task, number, homes, complete)
+            before = self._complete(task, number, homes, all_of, complete)
+            written = set(_written((statement,), homes))
             if isinstance(statement, Launch) and not statement.task.leaf:
-                self.walk(statement.task, _passed(statement, homes), before)
-            else:
-                self._statement(task, statement, homes, before)
+                # A view that is passed is read wherever the task reads its parameter.
+                self._use(_own_uses(task, statement, homes), written, before)
+                inner = _passed_whole(task, statement, all_of)
+                self.walk(statement.task, _passed(statement, homes), inner, before)
+                continue
+            self._use(_uses(task, (statement,), homes), written, before)
+            for name in sorted(written & self.used.keys()):
+                raise _refused(self.used[name], f"is written later, in {task.name}")
 
-    def _complete(self, task: TaskNode, number: int, homes: Homes, around: Complete) -> Complete:
+    def _complete(
+        self, task: TaskNode, number: int, homes: Homes, all_of: frozenset[str], around: Complete
+    ) -> Complete:
         """What is complete before a statement: before the task, or by those before it."""
 
         def known(tensor: str) -> bool:
-            names = [own for own, home in homes.items() if home == tensor]
+            names = [own for own in sorted(all_of) if homes[own] == tensor]
             body = task.body[:number]
             return around(tensor) or any(
                 certainly_written(own, task, body, self.ranges) for own in names
@@ -107,19 +120,14 @@ class _Spine:
 
         return known
 
-    def _statement(
-        self, task: TaskNode, statement: Statement, homes: Homes, complete: Complete
-    ) -> None:
-        written = set(_written((statement,), homes))
-        for use in _uses(task, (statement,), homes):
+    def _use(self, uses: Iterator[IndexUse], written: set[str], complete: Complete) -> None:
+        """Note what a statement uses; `written` is what it, or a task that it launches, writes."""
+        for use in uses:
             if use.tensor in written:
                 raise _refused(use, "is written there, too")
-            if use.tensor in self.written and not complete(use.tensor):
+            if not complete(use.tensor):
                 raise _refused(use, "is not certainly written as a whole before")
             self.used.setdefault(use.tensor, use)
-        self.written |= written
-        for name in sorted(written & self.used.keys()):
-            raise _refused(self.used[name], f"is written later, in {task.name}")
 
 
 def _refused(use: IndexUse, why: str) -> IndirectIndexError:
@@ -138,6 +146,12 @@ def _passed(launch: Launch, homes: Homes) -> Homes:
     return {p.name: homes[v.tensor] for p, v in pairs}
 
 
+def _passed_whole(task: TaskNode, launch: Launch, all_of: frozenset[str]) -> frozenset[str]:
+    """The launched task's parameters that stand for all of a tensor, and not for a part of it."""
+    pairs = zip(launch.task.params, launch.arguments, strict=True)
+    return frozenset(p.name for p, v in pairs if v.tensor in all_of and is_whole(v, task))
+
+
 def _uses_below(task: TaskNode, around: Homes) -> Iterator[IndexUse]:
     return _uses(task, task.body, _homes(task, around))
 
@@ -145,18 +159,23 @@ def _uses_below(task: TaskNode, around: Homes) -> Iterator[IndexUse]:
 def _uses(task: TaskNode, body: tuple[Statement, ...], homes: Homes) -> Iterator[IndexUse]:
     """Yield what statements of a task, and those of tasks they launch, use through indices."""
     for statement in statements(body):
-        if isinstance(statement, Loop):
-            for element in (e for extent in statement.extents for e in extent.elements()):
-                yield _indexing(element, f"counts iterations in {task.name}", statement.location)
-        for view, writes in _views(statement):
-            for element in view.elements():
-                yield _indexing(element, f"holds indices in {task.name}", statement.location)
-            # Parts that are joined to chosen rows are what `reduce_into` alone writes so.
-            if view.chosen() and not writes:
-                what = f"is used through an index in {task.name}"
-                yield IndexUse(homes[view.tensor], what, statement.location)
+        yield from _own_uses(task, statement, homes)
         if isinstance(statement, Launch):
             yield from _uses_below(statement.task, _passed(statement, homes))
+
+
+def _own_uses(task: TaskNode, statement: Statement, homes: Homes) -> Iterator[IndexUse]:
+    """Yield what one statement uses through indices, without those in it or in what it launches."""
+    if isinstance(statement, Loop):
+        for element in (e for extent in statement.extents for e in extent.elements()):
+            yield _indexing(element, f"counts iterations in {task.name}", statement.location)
+    for view, writes in _views(statement):
+        for element in view.elements():
+            yield _indexing(element, f"holds indices in {task.name}", statement.location)
+        # Parts that are joined to chosen rows are what `reduce_into` alone writes so.
+        if view.chosen() and not writes:
+            what = f"is used through an index in {task.name}"
+            yield IndexUse(homes[view.tensor], what, statement.location)
 
 
 def _indexing(element: Element, what: str, where: Location) -> IndexUse:

@@ -141,14 +141,24 @@ def certainly_written(
 
     What it reads of it before counts as not written.
     """
-    own = [s for s in statements(task.body) if isinstance(s, Allocate)]
-    known: dict[str, Param | Allocate] = {x.name: x for x in task.params}
-    held = (known | {x.name: x for x in own})[name]
+    held = _held(name, task)
     if isinstance(held, Allocate) and held in body and held.fill is not None:
         return True
     whole = View.whole(name, held.shape, held.valid)
     reads, written = _scan(body, name, [], _Whole(whole, ranges))
     return not reads and _covered(written, whole)
+
+
+def is_whole(view: View, task: TaskNode) -> bool:
+    """Return whether a view, with its axes in any order, is all of a tensor of `task`."""
+    held = _held(view.tensor, task)
+    return _is_all(view, View.whole(view.tensor, held.shape, held.valid))
+
+
+def _held(name: str, task: TaskNode) -> Param | Allocate:
+    """Return the parameter or temporary of that name."""
+    own = (s for s in statements(task.body) if isinstance(s, Allocate))
+    return {x.name: x for x in (*task.params, *own)}[name]
 
 
 @dataclass(frozen=True)
