@@ -17,6 +17,7 @@ from septran.simulator import (
     simulate,
 )
 from septran.simulator.commands import RECORD, memory_address, parameter_address
+from septran.simulator.hazards.control_reads import ControlReads
 
 SPM, ACC = memory_address(1), memory_address(2)
 IN, OUT, MMA, VEC = range(4)
@@ -173,6 +174,59 @@ def test_a_barrier_orders_cores_and_a_sync_does_not(cores, new_script):
     assert (parameters[2] == 1).all()
     with pytest.raises(HazardError, match="hazard in parameter 2"):
         simulate(cores, streams("sync"), parameters)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "right"),
+    [("sync", "", True), ("barrier", "", True), ("", "", False), ("", "sync", False)],
+)
+def test_a_control_core_reads_behind_a_sync_what_its_queues_write(
+    toy, script, before, after, right
+):
+    script.fill(SPM, 1.0, 1, 16)
+    script.flag(VEC, OUT)
+    script.store(2, SPM, 1, 64)
+    for _ in range(40):  # the store has ended by time
+        script.fill(SPM + 1024, 0.0, 16, 16)
+    if before:
+        script.add(before)
+    first = len(script.stream())
+    script.load(64, 0, 1, 64)
+    if after:
+        script.add(after)
+    reads = [ControlReads(2, (first,))]
+    if right:
+        run(toy, script, reads=reads)
+    else:
+        refuses(HazardError, toy, script, f"#{first} .* follows from .* #3 ", reads=reads)
+
+
+@pytest.mark.parametrize("store_first", [True, False])
+@pytest.mark.parametrize("meeting", ["barrier", "sync"])
+def test_a_control_core_reads_behind_a_barrier_what_other_cores_write(
+    cores, new_script, meeting, store_first
+):
+    writer, reader = new_script(0), new_script(1)
+    writer.fill(SPM, 1.0, 1, 16)
+    writer.flag(VEC, OUT)
+    if not store_first:
+        writer.add(meeting)
+    writer.store(2, SPM, 1, 64)
+    if store_first:
+        writer.add(meeting)
+    for _ in range(40):
+        reader.fill(SPM, 0.0, 16, 16)
+    reader.add(meeting)
+    first = len(writer.stream()) + len(reader.stream())
+    reader.load(64, 0, 1, 64)
+    stream = np.concatenate([writer.stream(), reader.stream()])
+    parameters = [np.zeros(16, np.float32) for _ in range(3)]
+    reads = [ControlReads(2, (first,))]
+    if meeting == "barrier" and store_first:
+        simulate(cores, stream, parameters, reads=reads)
+    else:
+        with pytest.raises(HazardError, match=f"#{first} .* follows from indices"):
+            simulate(cores, stream, parameters, reads=reads)
 
 
 def test_scratchpads_of_two_cores_are_two(cores, new_script):

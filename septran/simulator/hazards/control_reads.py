@@ -28,15 +28,9 @@ class ControlReads:
 def filled(tables: Sequence[Array], place: int, value: int) -> list[Array]:
     """Return tables of indices of which that at `place` holds `value` everywhere.
 
-    There is room behind each: where a row of a table is chosen by an index, row 1 may be one
-    that it does not have.
+    Any number will do: a control program takes one beyond the last index for the last.
     """
-    result = []
-    for n, table in enumerate(tables):
-        room = np.zeros(8 * table.size, table.dtype)[: table.size]
-        room[...] = value if n == place else table
-        result.append(room)
-    return result
+    return [np.full_like(x, value) if n == place else x for n, x in enumerate(tables)]
 
 
 def control_reads(parameter: int, others: Sequence[Array], stream: Array) -> ControlReads:
