@@ -9,6 +9,7 @@ import septran
 from septran import task
 from septran.simulator.errors import HazardError, UnwrittenBytesError
 from septran.targets.dsa import lowering
+from septran.targets.dsa.code.build import DsaExecutable
 
 X = np.arange(24.0, dtype="float32").reshape(6, 4)
 KEYS = np.array([3, 0, 5, 1, 1], "int64")
@@ -113,3 +114,22 @@ def test_a_saved_kernel_finds_its_indices_again(machine, tmp_path):
     assert np.array_equal(septran.load(tmp_path / "kernel.septran")(X, KEYS), X[5 - KEYS])
     header = kernel.export(tmp_path / "library").read_text()
     assert "temporary 0 once more, which the control program reads itself" in header
+
+
+@pytest.mark.parametrize("after", [0, 1], ids=["in a circle", "at the last run"])
+def test_indices_that_follow_from_themselves_are_a_located_error(after, monkeypatch):
+    kernel = septran.compile(turned, "dsa-sim")
+    kernel(X, KEYS)
+    executable, recorded, runs = kernel.stages.executable, DsaExecutable._recorded, []
+
+    def other(self, tables, numbers):
+        """Nothing is asked for behind right indices, so that none are found; or the last time."""
+        runs.append(tables)
+        nothing = tables[0].any() if not after else len(runs) == 5
+        return recorded(self, tables, numbers)[: 0 if nothing else None]
+
+    monkeypatch.setattr(DsaExecutable, "_recorded", other)
+    with pytest.raises(HazardError, match="turned reads indices that are others once") as caught:
+        executable(np.zeros((5, 4), "float32"), X, KEYS)
+    assert "machines/dsa-sim.yaml:1: " in str(caught.value)
+    assert len(runs) == (2 if not after else 5)
