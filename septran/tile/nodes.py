@@ -93,6 +93,12 @@ class Region(View):
         """The name of the buffer."""
         return self.tensor
 
+    @staticmethod
+    def all_of(buffer: Buffer, valid: tuple[Index, ...] | None = None) -> Region:
+        """Return a region of all of a buffer that exists."""
+        view = View.whole(buffer.name, buffer.shape, valid)
+        return Region(view.tensor, view.index, view.shape, view.valid)
+
     def substitute(self, values: Mapping[Var, IndexLike]) -> Region:
         """Return the region with loop indices replaced in its map, extents and stage."""
         return replace(super().substitute(values), stage=self.stage.substitute(values))

@@ -23,6 +23,7 @@ from septran.tile.nodes import (
     nodes,
     reads,
     regions,
+    tables,
     writes,
 )
 from septran.tile.substitution import FIRST
@@ -72,6 +73,8 @@ def _names(node: Node) -> Iterator[tuple[str, str]]:
     """Yield the kind and the name of each thing that a node uses."""
     for region in regions(node):
         yield "buffer", region.buffer
+    for name in tables(node):
+        yield "buffer", name
     match node:
         case Copy(channel=str(name)):
             yield "channel", name
@@ -114,6 +117,14 @@ def _unwritten(program: TileProgram) -> Iterator[TileError]:
     written = _exchanged(program)
     for node in nodes(program.body):
         fresh = ({r.buffer for r in reads(node)} & declared) - written
+        chosen_by = (declared & set(tables(node))) - written
+        for name in sorted(chosen_by):
+            message = (
+                f"{name} holds indices or counts, and is read before anything is written to it"
+            )
+            yield located(UnwrittenBufferError, message, node.origin)
+        written |= chosen_by  # so that each buffer is reported once
+        fresh -= chosen_by
         if isinstance(node, Copy) and node.target.buffer in declared:
             if not fresh:  # to move what is undefined makes nothing of it
                 written.add(node.target.buffer)
@@ -124,7 +135,6 @@ def _unwritten(program: TileProgram) -> Iterator[TileError]:
         for name in sorted(fresh):
             message = f"{name} is read before anything is written to it"
             yield located(UnwrittenBufferError, message, node.origin)
-        # With `fresh`, so that each buffer is reported once.
         written |= {r.buffer for r in writes(node)} | fresh
     for buffer in program.buffers:
         if buffer.name in program.outputs and buffer.name not in written and 0 not in buffer.shape:
@@ -138,8 +148,8 @@ def _exchanged(program: TileProgram) -> set[str]:
     users: dict[str, set[int]] = {}
     for number, role in enumerate(n for n in nodes(program.body) if isinstance(n, Role)):
         for node in nodes(role.body):
-            for region in regions(node):
-                users.setdefault(region.buffer, set()).add(number)
+            for name in (*(r.buffer for r in regions(node)), *tables(node)):
+                users.setdefault(name, set()).add(number)
             for region in writes(node):
                 writers.setdefault(region.buffer, set()).add(number)
     return {name for name in writers if len(users[name]) > 1}

@@ -35,6 +35,7 @@ from septran.tile.nodes import (
     nodes,
     reads,
     regions,
+    tables,
     writes,
 )
 from septran.tile.verify.footprint import Box, Cells, footprint, meet, scattered
@@ -48,22 +49,35 @@ class OrderError(TileError):
     of_passes = True
 
 
-def check_sync(program: TileProgram, top: Block, full: bool) -> Iterator[TileError]:
-    """Yield the first error in the handshakes, if any."""
+def check_sync(
+    program: TileProgram, top: Block, full: bool, original: TileProgram
+) -> Iterator[TileError]:
+    """Yield the first error in the handshakes, if any.
+
+    `original` has the same nodes with the indices and counts that they read.
+    """
     if not any(_ordering(n) for n in nodes(program.body)):
         return
     skipped = SkippedIterations(program, full)
-    error = _walked(program, top, skipped)
+    pairs = zip(nodes(program.body), nodes(original.body), strict=True)
+    chosen = {id(node): tables(before) for node, before in pairs}
+    error = _walked(program, top, skipped, chosen)
     if skipped.uneven or (skipped.any and error is not None):  # not sure: leave out no fill
-        error = _walked(program, top, SkippedIterations(program, full, rings=False))
+        error = _walked(program, top, SkippedIterations(program, full, rings=False), chosen)
     if error is not None:
         yield error
 
 
-def _walked(program: TileProgram, top: Block, skipped: SkippedIterations) -> TileError | None:
+Tables = Mapping[int, tuple[str, ...]]
+"""The buffers that each node, by its identity, reads as indices or counts."""
+
+
+def _walked(
+    program: TileProgram, top: Block, skipped: SkippedIterations, chosen: Tables
+) -> TileError | None:
     """Return the error of a walk, which proves nothing where it was `skipped.uneven`."""
     try:
-        Execution(program, _Clocks(program, skipped), Schedule(), top).run({})
+        Execution(program, _Clocks(program, skipped, chosen), Schedule(), top).run({})
     except TileError as error:
         return error
     return None
@@ -129,12 +143,13 @@ class _Summary:
 class _Clocks:
     """The effects that note each access with the clock of its thread."""
 
-    def __init__(self, program: TileProgram, skipped: SkippedIterations) -> None:
-        self.program, self.skipped = program, skipped
+    def __init__(self, program: TileProgram, skipped: SkippedIterations, chosen: Tables) -> None:
+        self.program, self.skipped, self.chosen = program, skipped, chosen
         self.clocks: dict[Thread, _Clock] = {}
-        self.shared = _shared(program)
+        self.shared = _shared(program, chosen)
         self.scattered = scattered(program) & self.shared
         self.accesses: dict[int, PreparedRegion] = {}
+        self.wholes = {b.name: Region.all_of(b) for b in program.buffers if b.name in self.shared}
         self.summaries: dict[int, _Summary | None] = {}
         self.pages: dict[str, list[_Event]] = {name: [] for name in program.params}
 
@@ -154,10 +169,12 @@ class _Clocks:
         return self.clocks[thread]
 
     def copy(self, node: Copy, frame: ThreadState) -> None:
+        self._touch_tables(node, frame, frame.thread)
         self._touch(node.source, node, frame, frame.thread, written=False)
         self._touch(node.target, node, frame, frame.thread, written=True)
 
     def compute(self, node: Compute, frame: ThreadState) -> None:
+        self._touch_tables(node, frame, frame.thread)
         for region in reads(node):
             self._touch(region, node, frame, frame.thread, written=False)
         for region in writes(node):
@@ -166,9 +183,21 @@ class _Clocks:
     def issue(self, node: Copy, frame: ThreadState, land_now: bool) -> Flight:
         # The copy itself is the actor, not its thread: it may happen at any time until the wait.
         flight = Flight(node, lambda: None)
+        self._touch_tables(node, frame, flight)
         self._touch(node.source, node, frame, flight, written=False)
         self._touch(node.target, node, frame, flight, written=True)
         return flight
+
+    def _touch_tables(self, node: Node, frame: ThreadState, actor: Thread | Flight) -> None:
+        """Note the reads of indices and counts; which elements they are only a call tells."""
+        for region in self._tables(node):
+            now = self._clock(frame.thread).seen[frame.thread]
+            box = tuple((0, extent - 1) for extent in region.shape)
+            read = _Event(actor, now, 0, box, written=False, region=region, node=node)
+            self._note(read, frame)
+
+    def _tables(self, node: Node) -> list[Region]:
+        return [self.wholes[name] for name in self.chosen[id(node)] if name in self.shared]
 
     def _touch(
         self,
@@ -256,6 +285,7 @@ class _Clocks:
 
     def absorb(self, node: For, frame: ThreadState) -> bool:
         """Treat a loop without handshakes as one access to all that it touches."""
+        self._touch_tables(node, frame, frame.thread)
         if id(node) not in self.summaries:
             self.summaries[id(node)] = self._summary(node)
         summary = self.summaries[id(node)]
@@ -286,6 +316,7 @@ class _Clocks:
             for loop in (*loops, inner):
                 if isinstance(loop, For):
                     spans[loop.variable] = (0, max(0, loop.extent.constant - 1))
+            uses += [(region, inner, False) for region in self._tables(inner)]
             for region in regions(inner):
                 if region.buffer in channels:
                     return None  # each read is set against its wait
@@ -299,7 +330,7 @@ class _Clocks:
         return self.skipped.trips(node, extent, frame)
 
 
-def _shared(program: TileProgram) -> frozenset[str]:
+def _shared(program: TileProgram, chosen: Tables) -> frozenset[str]:
     """Return buffers where order matters: written, and touched in flight or by several threads."""
     users: dict[str, set[int]] = {}
     written: set[str] = set()
@@ -308,10 +339,10 @@ def _shared(program: TileProgram) -> frozenset[str]:
     def visit(body: tuple[Node, ...], thread: int) -> None:
         for node in body:
             flying = isinstance(node, Copy) and node.channel is not None
-            for region in regions(node):
+            for name in (*(r.buffer for r in regions(node)), *chosen[id(node)]):
                 # A copy in flight counts as a thread of its own (-1): it runs beside the one that
                 # issued it.
-                users.setdefault(region.buffer, set()).update({thread, -1} if flying else {thread})
+                users.setdefault(name, set()).update({thread, -1} if flying else {thread})
             written.update(r.buffer for r in writes(node))
             if isinstance(node, Role):
                 visit(node.body, id(node))

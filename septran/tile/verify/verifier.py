@@ -34,11 +34,14 @@ def verify(program: TileProgram, *, full: bool = False) -> None:
     raise_all(found)  # the rest relies on names that exist
     for sized in at_sizes(program):
         for each in counted(sized):
-            _verify(widened(each), full)
+            _verify(widened(each), full, program)
 
 
-def _verify(program: TileProgram, full: bool) -> None:
-    """Raise all errors of a program whose names exist and that reads no integers of the caller."""
+def _verify(program: TileProgram, full: bool, original: TileProgram) -> None:
+    """Raise all errors of a program whose names exist and that reads no integers as indices.
+
+    `original` has the same nodes, and reads them.
+    """
     found: list[SepTranError] = []
     top = blocks(program)
     found += check_places(program, top)
@@ -46,4 +49,4 @@ def _verify(program: TileProgram, full: bool) -> None:
     found += check_clusters(program)
     found += check_races(program, top, full)
     found += check_lost_writes(program)
-    raise_all(found or check_sync(program, top, full))
+    raise_all(found or check_sync(program, top, full, original))

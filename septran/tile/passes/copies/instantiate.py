@@ -184,7 +184,7 @@ class _Builder:
             exists=() if all(v.is_constant for v in param.valid) else param.valid,
         )  # the caller's tensor is where the caller has it, whatever the mapping says
         self.buffers[param.name] = buffer
-        region = _whole(buffer, param.valid)
+        region = Region.all_of(buffer, param.valid)
         return _Held(region, region)
 
     def run(self, task: TaskNode, env: dict[str, _Held]) -> Iterator[Node]:
@@ -231,7 +231,7 @@ class _Builder:
         here, copy_in, copy_out = held.here, list[Node](), list[Node]()
         for memory, engine_in, engine_out in route:
             buffer = self._fresh(param, here, memory, instance, origin)
-            target = _whole(buffer, here.valid)
+            target = Region.all_of(buffer, here.valid)
             if param.reads:
                 into = replace(origin, rule=rule.replace("{way}", "in"))
                 copy_in.append(
@@ -366,7 +366,7 @@ class _Body:
 
     def _allocate(self, statement: Allocate) -> Iterator[Node]:
         buffer = self.builder.temporary(statement, self.task, self.instance)
-        region = _whole(buffer, statement.valid)
+        region = Region.all_of(buffer, statement.valid)
         self.env[statement.name] = _Held(region, region)
         if statement.fill is not None:
             origin = self._origin(
@@ -498,11 +498,6 @@ def _loops_below(temporary: Allocate, body: tuple[Statement, ...]) -> tuple[Var,
         )
     loops = (s for s in body if isinstance(s, Loop))
     return tuple(v for loop in loops for v in _loops_below(temporary, loop.body))
-
-
-def _whole(buffer: Buffer, valid: tuple[Index, ...]) -> Region:
-    whole = View.whole(buffer.name, buffer.shape, valid)
-    return Region(whole.tensor, whole.index, whole.shape, whole.valid)
 
 
 def _regions(value: ex.Expr) -> tuple[Region, ...]:

@@ -14,7 +14,7 @@ from septran.dtypes import is_float
 from septran.ir import expressions as ex
 from septran.ir.index import Index, Var, maximum
 from septran.tile.nodes import Compute, For, Node, Region, Role, TileProgram, nodes
-from septran.tile.passes.layout.part_buffers import PartBuffers, unused, whole
+from septran.tile.passes.layout.part_buffers import PartBuffers, unused
 
 SORTS = ("sort", "argsort")
 
@@ -92,7 +92,7 @@ class _ExpandSteps(PartBuffers):
         buffer = self.buffers[target.buffer]
         why = f"holds the row of {buffer.name} that has been solved for"
         made = self.add(node, buffer, buffer.memory, target.shape[1:], buffer.dtype, why)
-        return whole(made, target.valid[1:])
+        return Region.all_of(made, target.valid[1:])
 
     def _sort(self, node: Compute) -> tuple[Node, ...]:
         target, source = node.operands
@@ -119,7 +119,7 @@ class _ExpandSteps(PartBuffers):
         buffer = self.buffers[target.buffer]
         why = f"holds the rank of each element that {buffer.name} is sorted of"
         made = self.add(node, buffer, buffer.memory, source.shape, "int32", why)
-        ranks, one = whole(made, source.valid), self._variable("one")
+        ranks, one = Region.all_of(made, source.valid), self._variable("one")
         value = (("value", 0),)
         fill = replace(node, primitive="fill", operands=(ranks,), attributes=value)
         other = ex.expand(self._load(source.without(1, Index.of(one))), (1,))

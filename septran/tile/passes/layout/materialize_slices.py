@@ -16,7 +16,7 @@ from septran.tile.nodes import (
     Region,
     TileProgram,
 )
-from septran.tile.passes.layout.part_buffers import PartBuffers, whole
+from septran.tile.passes.layout.part_buffers import PartBuffers
 
 
 def materialize_slices(program: TileProgram) -> TileProgram:
@@ -50,7 +50,7 @@ class _Isolation(PartBuffers):
             if not self._is_share(node, region):
                 continue
             own = self._buffer(node, instruction, position)
-            operands[position] = whole(own, region.valid)
+            operands[position] = Region.all_of(own, region.valid)
             origin = replace(node.origin, rule=own.origin.rule if own.origin else "")
             before += self._copy(operands[position], region, node, origin)
             # Operand 0 is the result, which goes back to the part that it belongs to.

@@ -7,9 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from septran.ir.index import Index
-from septran.ir.views import View
-from septran.tile.nodes import Buffer, Compute, Node, Region, Remark, TileProgram, rewrite
+from septran.tile.nodes import Buffer, Compute, Node, Remark, TileProgram, rewrite
 
 
 @dataclass
@@ -50,12 +48,6 @@ class PartBuffers(ABC):
         """Report a buffer that was added."""
         where = node.origin.mapping or node.origin.logic
         self.remarks.append(Remark("decision", held.name, message, None, where, self.NAME))
-
-
-def whole(buffer: Buffer, valid: tuple[Index, ...]) -> Region:
-    """Return a region of all of a buffer that exists."""
-    view = View.whole(buffer.name, buffer.shape, valid)
-    return Region(view.tensor, view.index, view.shape, view.valid)
 
 
 def unused(name: str, taken: Collection[str]) -> str:

@@ -15,7 +15,7 @@ from septran.tile.nodes import (
     Region,
     TileProgram,
 )
-from septran.tile.passes.layout.part_buffers import PartBuffers, whole
+from septran.tile.passes.layout.part_buffers import PartBuffers
 
 
 def spill_temporaries(program: TileProgram) -> TileProgram:
@@ -94,7 +94,7 @@ class _Spill(PartBuffers):
         made = self.add(node, target, target.memory, expr.shape, expr.dtype, rule)
         message = f"{made.name} in {target.memory} holds an intermediate result: {why}"
         self.decided(node, target, message)
-        region = whole(made, expr.valid)
+        region = Region.all_of(made, expr.valid)
         steps.append(_map(node, region, expr))
         return ex.Load(region, expr.dtype)
 

@@ -13,7 +13,7 @@ from septran.ir.index import Index, Var, minimum
 from septran.tile.analyses.asynchronous_products import completed
 from septran.tile.analyses.barriers import barriers
 from septran.tile.analyses.liveness import role_groups
-from septran.tile.analyses.loops import ranges
+from septran.tile.analyses.loops import ranges, used
 from septran.tile.nodes import (
     Acquire,
     Channel,
@@ -435,7 +435,8 @@ def _mentions(buffers: Iterable[str], body: tuple[Node, ...]) -> int:
 
 
 def _touches(node: Node, buffers: Iterable[str]) -> bool:
-    return _mentions(buffers, (node,)) > 0
+    """Return whether a node uses one of these buffers, also as indices or counts."""
+    return not used((node,)).isdisjoint(buffers)
 
 
 def _writes(node: Node, buffers: Iterable[str]) -> bool:
