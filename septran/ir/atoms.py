@@ -202,10 +202,11 @@ class ExtentProduct:
 def table_name(path: str, temporary: str) -> str:
     """The name, unique in a tree, of a temporary of the task at `path` for who reads its elements.
 
-    Of the entry's own it is the name that the tree has.
+    Of the entry's own it is the name that the tree has. Its parts are separated by what no name
+    of a task has, and only the number of a launch is a number.
     """
     inside = path.partition("/")[2]
-    return f"{inside}/{temporary}".replace("#", "_").replace("/", ".") if inside else temporary
+    return f"{inside}/{temporary}".replace("#", ".").replace("/", ".") if inside else temporary
 
 
 def table_of(tensor: str) -> Var:

@@ -7,6 +7,7 @@ import pytest
 
 import septran
 from septran import task
+from septran.ir.atoms import table_name
 from septran.runtime.accuracy import error_bounds
 from septran.task.errors import CountRangeError, IndexRangeError, IndirectIndexError
 
@@ -108,6 +109,29 @@ def counted(Y: task.Tensor["D"], X: task.Tensor["V", "D"], key: task.Tensor[1, t
         task.launch(summed, Y, X, n)
 
 
+@task.define(leaf=True)
+def same(at, key):
+    """Indices from the beginning."""
+    at[...] = key
+
+
+@task.define
+def turned_2(Y, X, key):
+    """Rows from the beginning; the name is as good as that of a second launch of `turned`."""
+    at = task.empty(key.shape, task.int64, name="at")
+    task.launch(same, at, key)
+    task.launch(take, Y, X[at])
+
+
+@task.define
+def thrice(Y: task.Tensor["T", "D"], X: task.Tensor["V", "D"], key: task.Tensor["T", task.int64]):
+    """Three tasks with temporaries of one name."""
+    once, again = (task.empty(Y.shape, name=name) for name in ("once", "again"))
+    task.launch(turned, once, X, key)
+    task.launch(turned, again, X, key)
+    task.launch(turned_2, Y, X, key)
+
+
 MACHINES = ["cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200"]
 
 
@@ -128,6 +152,13 @@ def check(logic, machine, *arrays):
 def test_rows_are_chosen_by_what_was_computed_before(logic, machine):
     assert np.array_equal(task.run(logic, X, KEYS), X[5 - KEYS])
     assert np.array_equal(check(logic, machine, X, KEYS), X[5 - KEYS])
+
+
+def test_temporaries_of_one_name_are_told_apart_in_tasks_of_like_names():
+    assert np.array_equal(task.run(thrice, X, KEYS), X[KEYS])
+    assert np.array_equal(check(thrice, "cpu-x86", X, KEYS), X[KEYS])
+    names = [table_name(path, "at") for path in ("e/sub#2", "e/sub_2", "e/sub/at", "e/sub", "e")]
+    assert names == ["sub.2.at", "sub_2.at", "sub.at.at", "sub.at", "at"]
 
 
 @pytest.mark.parametrize("machine", MACHINES)
