@@ -120,6 +120,13 @@ def window(x: Tile, size: Any, stride: Any = 1, padding: Any = 0, dilation: Any 
                 hint="for a part without its first elements take a slice before: x[:, 1:]",
             )
     extents = symbols.integers(size, "an extent of a window")
+    if any(symbols.is_told(each) for each in size):
+        raise LaunchArgumentsError(
+            "a window has the extent of a dimension that calls tell, and its elements are counted "
+            "while tracing",
+            _here(),
+            hint="leave that dimension out of dynamic",
+        )
     return windowed(x, extents, steps, around, gaps)
 
 

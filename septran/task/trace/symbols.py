@@ -258,6 +258,11 @@ def nominal(value: Any) -> Any:
     return value.nominal if isinstance(value, Extent) else value
 
 
+def is_told(value: Any) -> bool:
+    """Whether `value` is an extent that depends on what a call tells: on a dynamic dimension."""
+    return isinstance(value, Extent) and next(value.index.sizes(), None) is not None
+
+
 FAR = 1 << 15
 """The bound on factors and constants of indices of elements.
 

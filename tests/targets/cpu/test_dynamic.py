@@ -243,3 +243,21 @@ def test_a_range_of_one_extent_leaves_nothing_to_tell():
     assert kernel.check(x, f).right
     with pytest.raises(SizeRangeError):
         kernel(np.ones((2, 4, 8, 8), np.float32), f)
+
+
+@task.define(leaf=True)
+def sum_leaf(Y, X):
+    Y[:] = task.sum(X, axis=1)
+
+
+@task.define
+def moving_sums(Y: task.Tensor["M"], X: task.Tensor["L"], W: task.Tensor["R"]):
+    task.launch(sum_leaf, Y, task.window(X, (W.shape[0],)))
+
+
+def test_a_window_has_no_extent_that_calls_tell():
+    """Its elements were counted for the greatest: random program 20157."""
+    shapes = {"Y": (7,), "X": (10,), "W": (4,)}
+    with pytest.raises(FixedDimensionError, match="a window has the extent") as error:
+        septran.compile(moving_sums, "cpu-x86", shapes=shapes, dynamic={"R": (1, 4)})
+    assert "out of dynamic" in str(error.value.hint)
