@@ -158,7 +158,8 @@ def is_whole(view: View, task: TaskNode) -> bool:
 def _held(name: str, task: TaskNode) -> Param | Allocate:
     """Return the parameter or temporary of that name."""
     own = (s for s in statements(task.body) if isinstance(s, Allocate))
-    return {x.name: x for x in (*task.params, *own)}[name]
+    tensors: list[Param | Allocate] = [*task.params, *own]
+    return {x.name: x for x in tensors}[name]
 
 
 @dataclass(frozen=True)
