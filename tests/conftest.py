@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
     parser.addoption(
         "--share", type=share, default=(1, 1), metavar="K/N",
-        help="of the slow cases of each swept function only every N-th, from the K-th on",
+        help="of the slow cases of each swept function only the K-th of N shares",
     )  # fmt: skip
 
 

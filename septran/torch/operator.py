@@ -22,7 +22,7 @@ from septran.torch.autocast import register_autocast
 from septran.torch.differentiation import register_forward, register_gradient, register_refusal
 from septran.torch.errors import OperatorNameError
 from septran.torch.gradient import Forward, Gradient
-from septran.torch.plan import Plan
+from septran.torch.plan import Plan, passed_tensors
 from septran.torch.schema import ordered_scalars, schema
 from septran.torch.shapes import fake_outputs
 from septran.torch.vmap import register_vmap
@@ -81,7 +81,7 @@ class Operator:
     @property
     def integers(self) -> tuple[tuple[int, TensorParam], ...]:
         """The integers that calls tell, with their places among what a call passes."""
-        passed = [t for t in self.signature.tensors if not t.writes or t.name in self.mutates]
+        passed = passed_tensors(self.signature, self.mutates)
         return tuple((n, t) for n, t in enumerate(passed) if t.span is not None)
 
     def _with_integers(self, tensors: Sequence[Any]) -> tuple[Any, ...]:

@@ -5,12 +5,12 @@ What cannot be planned is an error that leaves the operators that there are as t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from septran.runtime.kernel import Kernel
-from septran.runtime.signature import Signature
+from septran.runtime.signature import Signature, TensorParam
 from septran.task import Task
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Plan:
     @property
     def passed(self) -> list[str]:
         """The tensors that a call passes, in order: inputs, and outputs changed in place."""
-        return [t.name for t in self.signature.tensors if not t.writes or t.name in self.mutates]
+        return [t.name for t in passed_tensors(self.signature, self.mutates)]
 
     @property
     def returned(self) -> list[str]:
@@ -53,3 +53,8 @@ class Plan:
     def backward(self) -> Plan | None:
         """The operator that computes the gradient."""
         return None if self.gradient is None else self.gradient.backward
+
+
+def passed_tensors(signature: Signature, mutates: Collection[str]) -> tuple[TensorParam, ...]:
+    """The tensors that a call passes, in order: inputs, and outputs in `mutates`."""
+    return tuple(t for t in signature.tensors if not t.writes or t.name in mutates)

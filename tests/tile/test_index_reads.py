@@ -13,22 +13,7 @@ from septran.tile.nodes import Wait, nodes, writes
 from septran.tile.verify.names import UnknownNodeNameError, UnwrittenBufferError
 from septran.tile.verify.sync import OrderError
 from septran.tile.verify.verifier import verify
-
-X = np.arange(24.0, dtype="float32").reshape(6, 4)
-KEYS = np.array([3, 0, 5, 1, 1], "int64")
-SHAPES = {"Y": (5, 4), "X": X.shape, "key": KEYS.shape}
-
-
-@task.define(leaf=True)
-def turn(at, key):
-    """Indices from the end."""
-    at[...] = 5 - key
-
-
-@task.define(leaf=True)
-def take(Y, X):
-    """Y is X."""
-    Y[...] = X
+from tests.computed_indices import KEYS, SHAPES, X, take, turn
 
 
 @task.define
