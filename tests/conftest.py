@@ -56,6 +56,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     _expect_progress(session.config)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is there now, tests and modules, stays: each search for garbage would go through it."""
+    gc.freeze()
+
+
 def pytest_runtest_logstart(nodeid: str, location: object) -> None:
     _expect_progress()
 

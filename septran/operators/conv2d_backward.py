@@ -140,6 +140,8 @@ def conv2d_backward(
 ):
     """Group by group: the places of dX that are `stride` apart together, then the filter."""
     (out, c, r, s), (p, q) = F.shape, dY.shape[2:]
+    even = X.shape[1] % groups == 0 == out % groups
+    task.require(even, f"{X.shape[1]} channels to {out} are not in {groups} equal groups")
     each, (h, w) = out // groups, X.shape[2:]
     filters = task.partition(F, shape=(each, c, r, s))
     for y in range(min(stride, h)):

@@ -13,6 +13,7 @@ import septran
 from septran import operators, task
 from septran.errors import LogicError
 from septran.runtime.torch_baseline import torch_function
+from septran.task.errors import UnmetDemandError
 
 TILINGS = ({}, {"block_M": 16, "block_N": 24, "block_K": 8, "block_rows": 7})
 ROUNDOFF = 2.0**-53
@@ -784,6 +785,14 @@ def test_conv2d_in_groups(groups):
 
     found = run("conv2d", x, f, tiling=TILINGS[1], **flags)
     close(found, reference(x, f), 24, reference(np.abs(x), np.abs(f)))
+
+
+def test_groups_that_do_not_divide_the_filters_are_refused():
+    """Else the last filters would belong to no group, and nothing would write their results."""
+    x, f, slopes = normal(1, 4, 9, 8), normal(5, 2, 3, 2), normal(1, 5, 7, 7)
+    for name, given in (("conv2d", (x, f)), ("conv2d_backward", (x, f, slopes))):
+        with pytest.raises(UnmetDemandError, match="4 channels to 5 are not in 2 equal groups"):
+            run(name, *given, tiling=TILINGS[0], groups=2)
 
 
 @pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, 0, 1), (2, 1, 1), (1, 2, 2)])
