@@ -28,6 +28,8 @@ class Storage:
     """The type of its elements in memory: bfloat16 as uint16, some staged types wider."""
     owned: bool = False
     """Whether it was allocated here, so that a vector may reach past its valid elements."""
+    computed: bool = False
+    """Whether computations write it, not copies alone."""
     streamed: bool = False
     """Whether it is written past the caches, which it would only flush."""
     exists: tuple[Index, ...] = ()

@@ -206,14 +206,15 @@ class _Lowering:
         slack = SLACK_BYTES // itemsize(held)
         flat = self.context.writer.scratch(name, elements + slack, held)
         self.context.storages[name] = Storage(
-            name, buffer.shape, buffer.dtype, buffer.layout, flat, held, owned=True
-        )
+            name, buffer.shape, buffer.dtype, buffer.layout, flat, held, owned=True,
+            computed=_computed_in(self.program, name),
+        )  # fmt: skip
         if name in self.indices:
             self.has_indices(name)
 
     def _held(self, buffer: Buffer) -> str:
-        """Return what instructions that widen it read alone is widened once, when it is packed."""
-        wanted = _wanted(self.program, buffer)
+        """Return what instructions that widen it read alone is widened once, when it is written."""
+        wanted = "" if buffer.name in self.indices else _wanted(self.program, buffer)
         return wanted or held_dtype(buffer.dtype)
 
     def _body(self, body: tuple[Node, ...]) -> None:
@@ -392,17 +393,27 @@ def nests(program: TileProgram) -> tuple[For, ...]:
 
 
 def _wanted(program: TileProgram, buffer: Buffer) -> str:
-    """Return the type to which all readers convert a buffer that copies fill; '' if none."""
+    """Return the type to which all readers convert what copies and maps write; '' if none."""
     wanted = set()
     for node, _ in walk(program.body):
-        # A copy passes elements on as they are held, and what is written is held in its own type.
+        # A copy passes elements on as they are held.
         if isinstance(node, Copy) and node.source.buffer == buffer.name:
             return ""
-        if isinstance(node, Compute) and any(r.buffer == buffer.name for r in node.operands):
-            if node.operands[0].buffer == buffer.name:
-                return ""
+        if not isinstance(node, Compute):
+            continue
+        # What is summed is held in its own type, as is what no emitter of maps writes.
+        writes_it = node.operands[0].buffer == buffer.name
+        if writes_it and EMITTERS.of(node.instruction).primitive != "map":
+            return ""
+        if any(r.buffer == buffer.name for r in reads(node)):
             wanted.add(_taken_as(program, node, buffer.dtype))
     return wanted.pop() if len(wanted) == 1 else ""
+
+
+def _computed_in(program: TileProgram, name: str) -> bool:
+    """Whether a computation writes a buffer."""
+    nodes = (node for node, _ in walk(program.body) if isinstance(node, Compute))
+    return any(region.buffer == name for node in nodes for region in writes(node))
 
 
 def _taken_as(program: TileProgram, node: Compute, dtype: str) -> str:

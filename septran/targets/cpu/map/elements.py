@@ -54,8 +54,19 @@ def stored(context: Context, value: Expr, storage: Storage) -> Expr:
     """Return what would be read again, had `value` been written."""
     if element_of(value) == storage.dtype == storage.held:
         return value
-    short = narrow(context, value, storage.dtype, storage.held)
-    return widen(context.writer.bind("s", short), storage.dtype)
+    return widen(context.writer.bind("s", _as_held(context, value, storage)), storage.dtype)
+
+
+def _as_held(context: Context, value: Expr, storage: Storage) -> Expr:
+    """A value as it lies in memory: where that is wider than its type, rounded to the type first.
+
+    What copies store there was rounded before.
+    """
+    own = held_dtype(storage.dtype)
+    if storage.held == own or not storage.computed:
+        return narrow(context, value, storage.dtype, storage.held)
+    short = context.writer.bind("s", narrow(context, value, storage.dtype, own))
+    return cast(widen(short, storage.dtype), storage.held)
 
 
 def _round_to_bfloat16(context: Context, value: Expr) -> Expr:
@@ -245,7 +256,7 @@ def write(
 ) -> None:
     """Store a vector from `at` on along an axis; only its first `count` lanes if given."""
     storage, lanes = access.storage, lanes_of(value)
-    value = narrow(context, value, storage.dtype, storage.held)
+    value = _as_held(context, value, storage)
     step = contiguity(access, at, along, lanes)
     offset = context.lower(access.at(at))
     if lanes == 1:
