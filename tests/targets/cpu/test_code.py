@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import septran
+from septran import task
+from septran.dtypes import numpy_dtype
 from septran.machine.loader import load_machine
 from septran.targets.cpu.run.build import MissingFeatureError
 from septran.targets.cpu.run.isa import lacking
@@ -55,6 +57,40 @@ def test_a_computed_weight_is_converted_once_for_sixteen_rows():
     assert len({i.rpartition("%")[2] for i in adds}) == 16
     assert len(adds) == 16 * sum("vcvtdq2ps" in i for i in loop)
     assert not [i for i in loop if i.startswith("v") and "(%rsp" in i], "a spill"
+
+
+@pytest.mark.parametrize("arch", ["avx2", "avx512"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_operands_are_widened_outside_of_the_loop_that_multiplies(dtype, arch):
+    shapes = {"B": 1, "H": 1, "M": 96, "N": 512, "D": 64}
+    loop = hottest_loop(stages("attention", shapes, arch, dtypes=dtype).source.parts["assembly"])
+    assert sum("vfmadd" in i for i in loop) >= 12
+    assert not [i for i in loop if re.match("vcvt|vpsll|vpmov|movz|shl", i)]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_what_is_held_wider_than_its_type_is_rounded_to_it(dtype):
+    """Exact products of rounded numbers: any bit that was not rounded away would show."""
+
+    @task.define(leaf=True)
+    def product(C, A, B):
+        made = task.empty(A.shape, A.dtype, name="made")
+        made[:, :] = A * A
+        task.fill(C, 0)
+        task.call_primitive("gemm", C, made, B)
+
+    @task.define
+    def squares(
+        C: task.Tensor["M", "N", task.float32], A: task.Tensor["M", "K"], B: task.Tensor["K", "N"]
+    ):
+        task.launch(product, C, A, B)
+
+    kernel = septran.compile(squares, "cpu-x86")
+    a = (1 + np.arange(7 * 64).reshape(7, 64) / 1024).astype(numpy_dtype(dtype))
+    found = kernel(a, np.eye(64, dtype=a.dtype))
+    np.testing.assert_array_equal(
+        found, (a.astype(np.float32) ** 2).astype(a.dtype).astype(np.float32)
+    )
 
 
 def test_code_for_another_machine_is_made_but_not_run():
