@@ -208,11 +208,14 @@ def main() -> None:
     parser.add_argument("--spinning", type=int, default=0, help="processes beside mixed calls")
     parser.add_argument("--on", default=Machine.name, help="a machine or its file, for both")
     parser.add_argument(
+        "--predict-on", default="", help="the machine whose figures predict, if another one"
+    )
+    parser.add_argument(
         "--dtype", default="float32", choices=("float32", "float16", "bfloat16"),
         help="of tensors, in the families whose name has no type of its own",
     )  # fmt: skip
     options = parser.parse_args()
-    Machine.name = options.on
+    Machine.name, Machine.predicted = options.on, options.predict_on
     torch.set_default_dtype(getattr(torch, options.dtype))
     mixed = options.operators[:1] == ["mixed"]
     named = options.operators[1:] if mixed else options.operators

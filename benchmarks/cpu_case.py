@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import septran
+from septran.machine.loader import load_machine
 
 Run = Callable[[], object]
 
@@ -53,6 +54,8 @@ class Machine:
 
     name = "cpu-x86"
     """Or its file, such as `septran machines --measure` writes."""
+    predicted = ""
+    """The one whose figures predict, where it is another one."""
 
 
 def compiled(operator: str, **options: Any) -> septran.Kernel:
@@ -65,9 +68,10 @@ def predicted_seconds(kernel: septran.Kernel, threads: int) -> float:
     from septran.tuning.model import predict
 
     program = kernel.stages.tile_program
-    host, *inner = program.machine.processors
+    machine = load_machine(Machine.predicted) if Machine.predicted else program.machine
+    host, *inner = machine.processors
     inner = [replace(inner[0], count=threads), *inner[1:]]
-    machine = replace(program.machine, processors=(host, *inner))
+    machine = replace(machine, processors=(host, *inner))
     return predict(replace(program, machine=machine)).seconds
 
 
