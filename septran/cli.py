@@ -29,6 +29,7 @@ from septran.commands import (
     warm,
 )
 from septran.errors import SepTranError
+from septran.torch_when_needed import import_torch_when_needed
 
 COMMANDS = (
     run, explain, compare, tune, lint, trust, schema, machines, ops, matrix, export, warm, emulate,
@@ -97,4 +98,5 @@ for _module in COMMANDS:
 
 def main() -> None:
     """The entry point ``septran``."""
+    import_torch_when_needed()
     app()

@@ -14,10 +14,12 @@ from typing import Any
 from septran.fuzz.campaign import run_case
 from septran.fuzz.cases import make_case
 from septran.fuzz.executors import ExecutorOptions
+from septran.torch_when_needed import import_torch_when_needed
 
 
 def main() -> None:
     """Answer requests until there are no more."""
+    import_torch_when_needed()
     os.environ.setdefault("SEPTRAN_CACHE", "0")  # no program comes a second time
     # Answers go by a copy of standard output, as programs may print to it.
     answers = os.fdopen(os.dup(1), "w")

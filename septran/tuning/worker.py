@@ -21,6 +21,7 @@ from septran.runtime.checks import Guarded
 from septran.runtime.gpu import on_device
 from septran.runtime.kernel import Kernel
 from septran.runtime.profile import Profile
+from septran.torch_when_needed import import_torch_when_needed
 
 SPARE_BYTES = 4 << 30
 """The bytes of memory that a candidate may use besides its tensors."""
@@ -28,6 +29,7 @@ SPARE_BYTES = 4 << 30
 
 def main() -> None:
     """Answer requests until there are no more."""
+    import_torch_when_needed()
     # Answers go by a copy of standard output, as candidates may print to it.
     answers = os.fdopen(os.dup(1), "w")
     silence = os.open(os.devnull, os.O_WRONLY)

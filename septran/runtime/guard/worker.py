@@ -7,7 +7,6 @@ must not, if anything. After a fault the process is at its end, and has said so 
 from __future__ import annotations
 
 import ctypes
-import functools
 import json
 import os
 import sys
@@ -24,6 +23,7 @@ from septran.runtime.arrays import NUMPY
 from septran.runtime.guard.pages import GuardedRegion, Pages, on_fault
 from septran.targets.base import GuardedCode, Guarding, Room
 from septran.targets.registry import guarding_for
+from septran.torch_when_needed import import_torch_when_needed
 
 ALIGNMENT = 64
 """The alignment of scratch buffers, which TVM promises to LLVM."""
@@ -55,6 +55,7 @@ class Rooms:
 
 def main() -> None:
     """Answer requests until there are no more."""
+    import_torch_when_needed()
     # What kernels and libraries print must not come between the answers.
     answers = os.dup(1)
     silence = os.open(os.devnull, os.O_WRONLY)
@@ -73,26 +74,12 @@ def main() -> None:
     for line in sys.stdin:
         try:
             request = json.loads(line)
-            target = _loaded(request["backend"])
+            target = guarding_for(request["backend"])
             kept = on_fault(fault)  # once the target is loaded: TVM would handle faults, too
             answer(run(target, request, pages))
             del kept
         except Exception as error:
             answer(f"{type(error).__name__}: {error}")
-
-
-@functools.cache
-def _loaded(backend: str) -> Guarding:
-    """Return what a target does here.
-
-    TVM's bindings import torch wherever it is installed, and that takes longer than all else.
-    Only tensors in short floats need it here, and import it themselves.
-    """
-    sys.modules["torch"] = None  # type: ignore[assignment]
-    try:
-        return guarding_for(backend)
-    finally:
-        del sys.modules["torch"]
 
 
 def run(target: Guarding, request: Mapping[str, Any], pages: Pages) -> str | None:
