@@ -23,6 +23,7 @@ from septran.targets.cpu.addresses import Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.emitter_table import EMITTERS
 from septran.targets.cpu.gemm.computed import Computed, Rows, computed, few_rows
+from septran.targets.cpu.gemm.microkernel import EXACT_STEPS
 from septran.targets.cpu.gemm.prefetch import NextPack, next_packs
 from septran.targets.cpu.map.elements import held_dtype
 from septran.targets.cpu.run.guards import emit_guards
@@ -139,6 +140,8 @@ class _Lowering:
     """Number of their iteration, counted over all loops."""
     indices: frozenset[str] = frozenset()
     """The tensors whose elements choose rows or count iterations."""
+    beside_computed: set[str] = field(default_factory=set)
+    """Left operands of products whose right one is computed where it is multiplied."""
 
     def has_indices(self, name: str) -> None:
         """Let elements be read of a tensor, which has a place now."""
@@ -162,6 +165,7 @@ class _Lowering:
             own = self._only_in(group)
             if made := self._computed(group):
                 self.temporary[group] = made.temporary
+                self.beside_computed.add(made.gemm.operands[1].buffer)
                 continue
             if isinstance(group[0], Compute) and group[0].primitive not in ("gemm", EXTERN):
                 self.temporary[group] = [n for n in own if _starts_written(group, n)]
@@ -214,7 +218,10 @@ class _Lowering:
 
     def _held(self, buffer: Buffer) -> str:
         """Return what instructions that widen it read alone is widened once, when it is written."""
-        wanted = "" if buffer.name in self.indices else _wanted(self.program, buffer)
+        # What is computed by groups of bytes is multiplied by groups of bytes.
+        grouped = buffer.name in self.beside_computed and buffer.dtype in EXACT_STEPS
+        own = buffer.name in self.indices or (grouped and _computed_in(self.program, buffer.name))
+        wanted = "" if own else _wanted(self.program, buffer)
         return wanted or held_dtype(buffer.dtype)
 
     def _body(self, body: tuple[Node, ...]) -> None:
