@@ -24,7 +24,7 @@ from septran.mapping.structure.structure import NAMES
 
 Value = Union[int, float, bool, str]
 LONGEST = 400
-MACHINE = ("register.bytes",)
+MACHINE = ("register.bytes", "units.count")
 """Names of the machine that the code is for, whatever the task."""
 _BITS = 4096
 """The bits of the longest integer that a condition may reach."""

@@ -74,7 +74,7 @@ class Known(dict[str, Value]):
 
     def __missing__(self, name: str) -> Value:
         if name in MACHINE:
-            found = register_bytes(self._machine) if self._machine else None
+            found = _of_machine(self._machine, name) if self._machine else None
         elif name in NAMES:
             structure = self._look()
             found = None if structure is None else structure.value(name)
@@ -83,6 +83,16 @@ class Known(dict[str, Value]):
         if found is None:
             raise Absent(name)
         return found
+
+
+def _of_machine(machine: Machine, name: str) -> int | None:
+    """One of the names that conditions have for the machine; None where it has no such thing."""
+    return register_bytes(machine) if name == "register.bytes" else _units(machine)
+
+
+def _units(machine: Machine) -> int | None:
+    """The units that the host hands work to: a CPU's cores; None of a machine without any."""
+    return machine.processors[1].count if len(machine.processors) > 1 else None
 
 
 def register_bytes(machine: Machine) -> int | None:

@@ -10,7 +10,7 @@ that both unpack without a shuffle. Sums in float32. Source: Frantar et al., GPT
 
 from septran import task
 from septran.operators.gemm import accumulator, gemm_tile
-from septran.operators.gemm_splitk import sum_parts
+from septran.operators.gemm_splitk import add_up_parts
 
 EXAMPLE = {"M": 64, "N": 256, "K": 256}
 CASES = (
@@ -89,7 +89,7 @@ def dequant_by_sums(C, A, W, scale, zero, *, bits: int, group: int):
     Ap = task.partition(A, shape=(A.shape[0], group))
     Wp = task.partition(W, shape=(group * bits // 8, W.shape[1]))
     Xp, Zp = (task.partition(x, shape=(1, x.shape[1])) for x in (scale, zero))
-    S = task.empty((A.shape[0], Ap.shape[1]), acc.dtype, name="S")
+    S = task.empty((A.shape[0], scale.shape[0]), acc.dtype, name="S")
     Sp = task.partition(S, shape=(A.shape[0], 1))
     for k in task.sequential_range(Ap.shape[1]):
         task.launch(sum_rows, Sp[0, k], Ap[0, k])
@@ -133,13 +133,19 @@ def dequant_gemm(
 @task.define(variant_of="dequant_gemm")
 def dequant_in_parts(C, A, W, scale, zero, *, bits: int, group: int):
     """Parts of K, each on its own, and then their sums: what a part reads of W lies together."""
-    depth, step = group * task.tunable("split_groups", 8), task.tunable("split_N", 4096)
-    Ap = task.partition(A, shape=(A.shape[0], depth))
-    Wp = task.partition(W, shape=(depth * bits // 8, step))
-    Sp, Zp = (task.partition(x, shape=(depth // group, step)) for x in (scale, zero))
-    parts = task.empty((Ap.shape[1], *C.shape), task.accumulator_dtype(C.dtype), name="parts")
-    for p, j in task.parallel_range(Wp.shape):
-        part = task.partition(parts[p], shape=(C.shape[0], step))
-        operands = (Ap[0, p], Wp[p, j], Sp[p, j], Zp[p, j])
-        task.launch(dequant_block, part[0, j], *operands, bits=bits, group=group)
-    task.launch(sum_parts, C, parts)
+    depth = equal_parts(A.shape[1], group, task.tunable("split_K", 512))
+    rights = ((W, depth * bits // 8), (scale, depth // group), (zero, depth // group))
+    step = task.tunable("split_N", 4096)
+    flags = {"bits": bits, "group": group}
+    add_up_parts(dequant_block, C, A, rights, depth=depth, step=step, **flags)
+
+
+def equal_parts(total, group, most):
+    """The steps of K in a part: whole groups, as many in each, and at most so many steps.
+
+    All parts are alike, so that every one of them is known to end with a group.
+    """
+    count = max(1, most // group)
+    while total // group % count:
+        count -= 1
+    return group * count

@@ -47,15 +47,24 @@ def sum_parts(C, parts):
         task.launch(sum_parts_block, Cp[i, j], Pp[0, i, j])
 
 
+def add_up_parts(block, C, A, rights, *, depth, step, whole=(), **flags):
+    """C = the sum of what `block` makes of parts of K, and of `step` columns, each on its own.
+
+    `rights` are the operands with columns, and how many rows each has in a part of `depth` steps;
+    `whole` are those that all parts take as they are.
+    """
+    Ap = task.partition(A, shape=(A.shape[0], depth))
+    cut = [task.partition(x, shape=(rows, step)) for x, rows in rights]
+    # In the type of the sums, so that C is rounded once.
+    parts = task.empty((Ap.shape[1], *C.shape), task.accumulator_dtype(C.dtype), name="parts")
+    for p, j in task.parallel_range(cut[0].shape):
+        part = task.partition(parts[p], shape=(C.shape[0], step))
+        task.launch(block, part[0, j], Ap[0, p], *whole, *(x[p, j] for x in cut), **flags)
+    task.launch(sum_parts, C, parts)
+
+
 @task.define
 def gemm_splitk(C: task.Tensor["M", "N"], A: task.Tensor["M", "K"], B: task.Tensor["K", "N"]):
     """C = A @ B by parts of K."""
     depth = task.tunable("split_K", 1024)
-    Ap = task.partition(A, shape=(A.shape[0], depth))
-    Bp = task.partition(B, shape=(depth, B.shape[1]))
-    count = Ap.shape[1]
-    # In the type of the sums, so that C is rounded once.
-    parts = task.empty((count, *C.shape), task.accumulator_dtype(C.dtype), name="parts")
-    for p in task.parallel_range(count):
-        task.launch(gemm_core, parts[p], Ap[0, p], Bp[p, 0])
-    task.launch(sum_parts, C, parts)
+    add_up_parts(gemm_core, C, A, ((B, depth),), depth=depth, step=B.shape[1])

@@ -10,8 +10,9 @@ al., LLM.int8(), arXiv 2208.07339 (scales of rows).
 """
 
 from septran import task
+from septran.operators.dequant_gemm import equal_parts
 from septran.operators.gemm import gemm_tile
-from septran.operators.gemm_splitk import sum_parts
+from septran.operators.gemm_splitk import add_up_parts
 
 EXAMPLE = {"M": 64, "N": 256, "K": 256}
 CASES = (
@@ -113,12 +114,8 @@ def w4a8_gemm(
 def w4a8_in_parts(C, A, W, scale, *, group: int):
     """Parts of K, each on its own, and then their sums: what a part reads of W lies together."""
     Q, S = rounded(A, group)
-    depth, step = group * task.tunable("split_groups", 8), task.tunable("split_N", 4096)
-    Qp = task.partition(Q, shape=(Q.shape[0], depth))
-    Wp = task.partition(W, shape=(depth // 2, step))
-    Xp = task.partition(scale, shape=(depth // group, step))
-    parts = task.empty((Qp.shape[1], *C.shape), task.accumulator_dtype(C.dtype), name="parts")
-    for p, j in task.parallel_range(Wp.shape):
-        part = task.partition(parts[p], shape=(C.shape[0], step))
-        task.launch(w4a8_block, part[0, j], Qp[0, p], S, Wp[p, j], Xp[p, j], group=group)
-    task.launch(sum_parts, C, parts)
+    depth = equal_parts(A.shape[1], group, task.tunable("split_K", 512))
+    rights = ((W, depth // 2), (scale, depth // group))
+    step = task.tunable("split_N", 4096)
+    flags = {"whole": (S,), "group": group}
+    add_up_parts(w4a8_block, C, Q, rights, depth=depth, step=step, **flags)

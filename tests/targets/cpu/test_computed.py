@@ -361,3 +361,43 @@ def test_bits_of_bytes_are_widened_once():
     # Eight or sixteen lanes of bytes, of which both parts take what they need in 32 bits.
     assert re.search(r"T\.reinterpret\(\"int32x(8|16)\"", lines)
     assert not re.search(r"T\.Cast\(\"float32x(8|16)\", \w+ & ", lines)
+
+
+def of_cores(count):
+    """The machine with so many cores."""
+    machine = septran.load_machine("cpu-x86")
+    host, core = machine.processors
+    return replace(machine, processors=(host, replace(core, count=count)))
+
+
+PARTS = {1: (1, 1), 2: (8, 1), 8: (8, 1), 16: (8, 2), 64: (8, 8)}
+"""Parts of the sum, and pieces of the columns, by the number of cores."""
+
+
+@pytest.mark.parametrize("operator", ["dequant_gemm", "w4a8_gemm"])
+@pytest.mark.parametrize("cores", PARTS)
+def test_as_many_parts_as_cores_share_the_sum_of_few_rows(cores, operator):
+    shapes = {"M": 1, "N": 4096, "K": 4096}
+    stages = septran.produce_stages(operator, machine=of_cores(cores), shapes=shapes)
+    program = str(stages.tile_program)
+    parts, pieces = PARTS[cores]
+    loops = rf"parallel\({parts}\) over CORE:\n +for j in parallel\({pieces}\) over CORE:"
+    assert re.search(loops, program)
+    assert ("buffer parts" in program) == (cores > 1)
+
+
+@pytest.mark.parametrize("cores", [1, 16, pytest.param(64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rows", [1, pytest.param(9, marks=pytest.mark.slow)])
+def test_parts_for_any_number_of_cores_are_right(rows, cores):
+    shapes = {"M": rows, "N": 1100, "K": 1024}
+    kernel = septran.compile("dequant_gemm", machine=of_cores(cores), shapes=shapes)
+    result = kernel.check()
+    assert result.right, result
+
+
+@pytest.mark.parametrize("operator", ["dequant_gemm", "w4a8_gemm"])
+def test_parts_are_alike_where_the_groups_are_no_multiple_of_eight(operator):
+    kernel = septran.compile(operator, machine=of_cores(2), shapes={"M": 1, "N": 70, "K": 1280})
+    assert "buffer parts: float32[4, 1, 70]" in str(kernel.stages.tile_program)
+    result = kernel.check()
+    assert result.right, result
