@@ -54,7 +54,7 @@ from septran.mapping.mistakes import AmbiguousInstanceError, WrongEntryError
 from septran.mapping.structure.lying import Surroundings
 from septran.mapping.structure.structure import NAMES, Structure, structure_of
 from septran.task.trace.chooser import LaunchSite
-from septran.task.tree import Allocate, Assign, Loop, Primitive, TaskNode, statements
+from septran.task.tree import Allocate, Assign, Loop, Primitive, StaticValue, TaskNode, statements
 
 BUILTIN = ("fill", "copy")
 
@@ -123,7 +123,7 @@ class Facts:
     """The primitives that a leaf uses; None while its body is not known."""
     spreads: bool = False
     """Whether a loop of its body is parallel; False while that is not known."""
-    static: Mapping[str, Value] = field(default_factory=dict)
+    static: Mapping[str, StaticValue] = field(default_factory=dict)
     """The entry's static flags."""
     below: frozenset[str] = frozenset()
     """The primitives of it and the tasks below it; empty while they are not known."""
@@ -158,7 +158,9 @@ class Facts:
         own: dict[str, Value] = {"dtype": self.dtype, "level": self.level}
         own["longest_row"] = max(rows, default=1)
         own["most_rows"] = max((math.prod(shape[:-1]) for shape in self.shapes.values()), default=1)
-        return Known({**self.static, **known, **self.dims, **own}, self.look, self.machine)
+        # Conditions compare numbers and words, so a tuple is the word that it is written as.
+        static = {k: str(v) if isinstance(v, tuple) else v for k, v in self.static.items()}
+        return Known({**static, **known, **self.dims, **own}, self.look, self.machine)
 
     def callers(self) -> Iterator[Facts]:
         """Yield the tasks that launch it, the nearest first."""
@@ -188,7 +190,7 @@ def facts_of_site(
 def facts_of_task(
     task: TaskNode,
     dims: Mapping[str, int],
-    static: Mapping[str, Value],
+    static: Mapping[str, StaticValue],
     draft: TaskNode | None = None,
     around: Surroundings | None = None,
     caller: Facts | None = None,

@@ -20,13 +20,7 @@ def permute_tile(Y, X):
     Y[:, :] = X
 
 
-@task.define
-def permute(
-    Y: task.Tensor["(A, B, C, D, E)[order]"],
-    X: task.Tensor["(A, B, C, D, E)[:len(order)]"],
-    *,
-    order: tuple = (0, 2, 1, 3),
-):
+def _moved(Y, X, order):
     """Tiles of the axes that are innermost in Y and in X, each on its own."""
     last = len(order) - 1
     in_turn = tuple(range(last + 1))
@@ -37,3 +31,28 @@ def permute(
     Yp, Xp = (task.partition(x, shape=tuple(tile)) for x in (Y, X.transpose(*order)))
     for place in task.parallel_range(Yp.shape):
         task.launch(permute_tile, Yp[place][tuple(kept)], Xp[place][tuple(kept)])
+
+
+@task.define
+def permute(
+    Y: task.Tensor["(A, B, C, D, E)[order]"],
+    X: task.Tensor["(A, B, C, D, E)[:len(order)]"],
+    *,
+    order: tuple = (0, 2, 1, 3),
+):
+    """Each element to its place."""
+    _moved(Y, X, order)
+
+
+@task.define
+def permute_back(
+    dX: task.Tensor["(A, B, C, D, E)[:len(order)]"],
+    dY: task.Tensor["(A, B, C, D, E)[order]"],
+    *,
+    order: tuple = (0, 2, 1, 3),
+):
+    """The gradient: each element back to where it came from."""
+    _moved(dX, dY, tuple(order.index(n) for n in range(len(order))))
+
+
+BACKWARD = permute_back

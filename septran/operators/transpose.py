@@ -19,10 +19,24 @@ def transpose_tile(Y, X):
     Y[:, :] = X
 
 
-@task.define
-def transpose(Y: task.Tensor["B", "N", "M"], X: task.Tensor["B", "M", "N"]):
+def _turned(Y, X):
     """Tiles of each matrix, each on its own."""
     tile = (1, task.tunable("block_height"), task.tunable("block_width"))
     Yp, Xp = (task.partition(x, shape=tile) for x in (Y, X.transpose(0, 2, 1)))
     for b, i, j in task.parallel_range(Yp.shape):
         task.launch(transpose_tile, Yp[b, i, j][0], Xp[b, i, j][0])
+
+
+@task.define
+def transpose(Y: task.Tensor["B", "N", "M"], X: task.Tensor["B", "M", "N"]):
+    """Each matrix transposed."""
+    _turned(Y, X)
+
+
+@task.define
+def transpose_back(dX: task.Tensor["B", "M", "N"], dY: task.Tensor["B", "N", "M"]):
+    """The gradient: each matrix transposed back."""
+    _turned(dX, dY)
+
+
+BACKWARD = transpose_back

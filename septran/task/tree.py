@@ -18,6 +18,7 @@ from septran.location import Location
 from septran.stage import Stage
 
 TunableValue = Union[int, str, float, bool]
+StaticValue = Union[TunableValue, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class TaskTree(Stage):
 
     root: TaskNode
     scalars: tuple[ScalarParam, ...] = ()
-    static: tuple[tuple[str, TunableValue], ...] = ()
+    static: tuple[tuple[str, StaticValue], ...] = ()
     dims: tuple[tuple[str, int], ...] = ()
     """The named dimensions and their extents."""
     file: str = field(default="", compare=False)

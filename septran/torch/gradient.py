@@ -3,7 +3,8 @@
 `softmax` says ``BACKWARD = "softmax_backward"``, and the task softmax_backward(dX, Y, dY) takes
 the output Y, and dY, the gradient of the loss by Y; its output dX is the gradient by X. A logic
 whose gradient takes more than its inputs and outputs names as its `FORWARD` one that returns more,
-which has a gradient and runs in its place where one is to follow.
+which has a gradient and runs in its place where one is to follow. Static flags go to those of the
+same name.
 """
 
 from __future__ import annotations
@@ -130,9 +131,12 @@ class Forward:
 def _named(
     entry: Task, word: str, static: Mapping[str, Any], make: Make
 ) -> tuple[Task, Plan] | None:
-    """Return the logic that a file names by `word`, and its plan; None where it names none."""
+    """Return the logic that a file names by `word`, and its plan; None where it names none.
+
+    A task of the same file that the name is of is named for the file's other tasks.
+    """
     named = entry.function.__globals__.get(word)
-    if named is None:
+    if named is None or named is entry:
         return None
     logic = _load(entry, word, named)
     flags = {k.name for k in logic.keywords if k.static}

@@ -9,7 +9,9 @@ import pytest
 
 import septran
 from septran.errors import SepTranError
-from septran.ir.index import Var
+from septran.ir.atoms import Element
+from septran.ir.index import Index, Var
+from septran.tile.analyses.indirect import index_reads
 from septran.tile.nodes import Copy, For
 from septran.tile.verify.lost_writes import LostWriteError, check_lost_writes
 from tests.unseen.test_gram import GRAM
@@ -38,7 +40,10 @@ def staged(build, part):
 
     def lost(*body):
         program = build.program("YTX", "Y", *body)
-        return [error.message.split(" is lost")[0] for error in check_lost_writes(program)]
+        return [
+            error.message.split(" is lost")[0]
+            for error in check_lost_writes(program, index_reads(program, program))
+        ]
 
     return copies, changed, lost
 
@@ -50,6 +55,19 @@ def test_copies_back_in_the_order_in_which_they_were_brought(build, staged):
     assert lost(*brought, loop, *copies("outer<-inner", "Y<-outer")) == []
     found = lost(*brought, loop, *copies("Y<-outer", "outer<-inner"))
     assert found == ["what is written to outer[0:+4, 0:+8]"]
+
+
+def test_what_is_read_as_an_index_is_not_lost(build, staged, part):
+    copies, changed, lost = staged
+    first, last = copies("outer<-Y", "Y<-outer")
+    row = Index(((Element("inner", (Index.of(0), Index.of(0)), 4), 1),))
+    chosen = build.copy(part(build.buffers["t"], (0, 0), (1, 8)),
+                        part(build.buffers["X"], (row, 0), (1, 8)))  # fmt: skip
+    counted = build.loop("n", row, build.fill(part(build.buffers["t"])))
+    staged_once = copies("inner<-outer")
+    for reader in ([chosen], [counted]):
+        assert lost(first, *staged_once, changed("inner"), *reader, last) == []
+    assert lost(first, *staged_once, *[chosen], changed("inner"), last) != []
 
 
 def test_a_copy_back_before_the_last_sum(build, staged):

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from septran.errors import Errors
-from septran.ir.atoms import CallExtent
+from septran.ir.atoms import CallExtent, Element
 from septran.ir.index import Index, Var, axis, ceil_div, minimum
 from septran.location import Location
 from septran.machine.model import Instruction
+from septran.tile.analyses.indirect import index_reads
+from septran.tile.analyses.scopes import blocks
 from septran.tile.interpret.channel_state import ProtocolError
 from septran.tile.interpret.storage import CapacityError, ExtentError, OutOfBoundsError
 from septran.tile.layouts import Layout
@@ -27,7 +29,7 @@ from septran.tile.verify.places import (
     PrivateMemoryError,
     ProcessorError,
 )
-from septran.tile.verify.races import LoopRaceError
+from septran.tile.verify.races import LoopRaceError, check_races
 from septran.tile.verify.sync import OrderError
 from septran.tile.verify.verifier import verify
 
@@ -358,6 +360,22 @@ def test_divided_index_is_enumerated(build, part, tensors):
                 verify(program)
         else:
             verify(program)
+
+
+def test_an_index_that_another_iteration_writes_is_a_race(build, part):
+    b = build
+    y, x = b.buffer("Y", "DRAM", (8, 8)), b.buffer("X", "DRAM", (8, 8))
+    at = b.buffer("at", "DRAM", (8,), "int32")
+    mine = Index.of(Var("i"))
+    row = Index(((Element("at", (Index.of(0),), 8), 1),))
+    moved = b.copy(part(y, (mine, 0), (1, 8)), part(x, (row, 0), (1, 8)))
+    kept = b.copy(part(y, (mine, 0), (1, 8)), part(x, (mine, 0), (1, 8)))
+    for copy, races in ((moved, True), (kept, False)):
+        loop = b.loop("i", 8, b.fill(part(at, (mine,), (1,))), copy, kind="parallel", over="CORE")
+        program = b.program(("Y", "X", "at"), ("Y", "at"), loop)
+        chosen = index_reads(program, program)
+        found = list(check_races(program, blocks(program), full=False, chosen=chosen))
+        assert bool(found) == races
 
 
 def test_private_buffers_do_not_race(build, part, tensors):

@@ -9,7 +9,7 @@ from typing import Protocol
 from septran.ir.index import Range, Var
 from septran.ir.views import View
 from septran.location import Location
-from septran.task.tree import TaskNode, TunableValue
+from septran.task.tree import StaticValue, TaskNode, TunableValue
 
 FALLBACK = 32
 """The value of an integer tunable without a default in a run without a mapping.
@@ -50,7 +50,7 @@ class LaunchSite:
     """The extents of the entry's named dimensions."""
     variant: str = ""
     """The variant that was chosen; empty while it is being chosen."""
-    static: Mapping[str, TunableValue] = field(default_factory=dict)
+    static: Mapping[str, StaticValue] = field(default_factory=dict)
     """The entry's static flags, such as a convolution's stride."""
     builtin: bool = False
     """Whether the task is built into the language."""

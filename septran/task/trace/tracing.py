@@ -64,6 +64,7 @@ from septran.task.tree import (
     Launch,
     Param,
     Statement,
+    StaticValue,
     TaskNode,
     TaskTree,
     TunableValue,
@@ -314,7 +315,7 @@ class Tracer:
 
     chooser: Chooser
     dims: dict[str, int] = field(default_factory=dict)
-    static: dict[str, TunableValue] = field(default_factory=dict)
+    static: dict[str, StaticValue] = field(default_factory=dict)
     ranges: dict[Var, Range] = field(default_factory=dict)
     extents: dict[Var, Index] = field(default_factory=dict)
     """The number of iterations of each loop, outer loops first."""
@@ -612,11 +613,7 @@ def trace(
         check_dtype(logic, name, kind.dtype, dtype, logic.location)
         views.append((shape, sizes.get(name) or tuple(map(Index.of, shape)), dtype))
     scalars, keywords = entry_keywords(logic, given)
-    tracer.static = fixed = {
-        k: str(v) if isinstance(v, tuple) else v  # a mapping compares numbers and words
-        for k, v in keywords.items()
-        if not isinstance(v, Expression)
-    }
+    tracer.static = fixed = {k: v for k, v in keywords.items() if not isinstance(v, Expression)}
     with _tracing(tracer):
         try:
             root = tracer.run(logic, views, keywords, logic.location)

@@ -18,6 +18,7 @@ from septran.tile.nodes import (
     TileProgram,
     nodes,
     reads,
+    tables,
     writes,
 )
 
@@ -116,7 +117,12 @@ class _Unit:
         for position, node in enumerate(body):
             match node:
                 case For():
+                    name = now.conflict(node, self._tables(node), ())  # who reads how often it runs
+                    if name is not None:
+                        result.append(self._barrier(name, node))
+                        now = _Touched()
                     inside, now, ahead = self._loop(node, now)
+                    now = now | _Touched(read=frozenset((n, node) for n in self._tables(node)))
                     result += [*ahead, inside]
                 case Role():
                     if position == 0 or not isinstance(body[position - 1], Role):
@@ -182,15 +188,19 @@ class _Unit:
 
     def _touches(self, node: Copy | Compute) -> tuple[list[str], list[str]]:
         """Return the shared buffers that the units themselves read and write in a node."""
-        read = self._names(reads(node))
+        read = [*self._names(reads(node)), *self._tables(node)]
         if isinstance(node, Copy) and node.channel is not None:
             return read, []  # whoever needs what it writes waits for the channel
         return read, self._names(writes(node))
 
+    def _tables(self, node: Node) -> list[str]:
+        """Return the shared buffers whose elements the units read as indices or counts."""
+        return [name for name in tables(node) if name in self.shared]
+
     def _names(self, regions: Iterable[Region]) -> list[str]:
         return [r.buffer for r in regions if r.buffer in self.shared]
 
-    def _barrier(self, name: str, node: Copy | Compute) -> Barrier:
+    def _barrier(self, name: str, node: Copy | Compute | For) -> Barrier:
         inner = self.program.machine.processors[-1].name
         rule = f"{inner}s share {name}, so all are done with it before it is used again"
         return Barrier(inner, replace(node.origin, rule=rule))

@@ -30,6 +30,21 @@ def indirect(body: tuple[Node, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for node, _ in walk(body) for name in tables(node)))
 
 
+IndexReads = Mapping[int, tuple[Region, ...]]
+"""For each node, by its identity, all of each buffer that it reads as indices or counts."""
+
+
+def index_reads(program: TileProgram, original: TileProgram) -> IndexReads:
+    """What the nodes of a program read as indices; which elements, only a call tells.
+
+    `original` has the same nodes, and the indices and counts in them, for which others may stand
+    in `program`.
+    """
+    wholes = {buffer.name: Region.all_of(buffer) for buffer in program.buffers}
+    pairs = zip(nodes(program.body), nodes(original.body), strict=True)
+    return {id(node): tuple(wholes[name] for name in tables(before)) for node, before in pairs}
+
+
 def counted(program: TileProgram) -> tuple[TileProgram, ...]:
     """Programs without counts from tensors that stand for those with any.
 

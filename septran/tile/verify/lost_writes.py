@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from septran.errors import TileError
 from septran.ir.bounds import greatest
 from septran.ir.index import Range, Var
+from septran.tile.analyses.indirect import IndexReads
 from septran.tile.analyses.loops import covers, depends, may_overlap, ranges
 from septran.tile.interpret.channel_state import located
 from septran.tile.nodes import (
@@ -38,9 +39,12 @@ class LostWriteError(TileError):
     of_passes = True
 
 
-def check_lost_writes(program: TileProgram) -> Iterator[TileError]:
-    """Yield an error for each write to a staged output that nobody reads."""
-    yield from _Search(program).found()
+def check_lost_writes(program: TileProgram, chosen: IndexReads) -> Iterator[TileError]:
+    """Yield an error for each write to a staged output that nobody reads.
+
+    `chosen` is what nodes read as indices or counts, besides their regions.
+    """
+    yield from _Search(program, chosen).found()
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class _Search:
     """One backward pass through a program."""
 
     program: TileProgram
+    chosen: IndexReads
     exposed: dict[int, _Live] = field(default_factory=dict)
     """For each body, by its node's identity, the elements that it reads from before it."""
 
@@ -114,7 +119,9 @@ class _Search:
         """Return the elements that are live before `body`, given those that are live after it."""
         roles = [n for n in body if isinstance(n, Role)]
         for role in roles:  # they run at one time, so each may read what any other one writes
-            live |= _Live(buffers=frozenset(r.buffer for n in nodes(role.body) for r in reads(n)))
+            live |= _Live(
+                buffers=frozenset(r.buffer for n in nodes(role.body) for r in self._reads(n))
+            )
         for node in reversed(body):
             if isinstance(node, For | Role):
                 live = self._before_body(node, live, report)
@@ -124,7 +131,7 @@ class _Search:
             # Other writes end nothing's life here: with too much alive fewer writes are refused.
             if isinstance(node, Copy) and self._same_tensor(node):
                 live = live.without(node.target, self.buffers[node.target.buffer])
-            live = live.reading(reads(node))
+            live = live.reading(self._reads(node))
         return live
 
     def _before_body(self, node: For | Role, live: _Live, report: bool) -> _Live:
@@ -144,7 +151,10 @@ class _Search:
             inside = live
         if report:
             self._before(node.body, inside, report=True)
-        return live | reading
+        return (live | reading).reading(self._reads(node))
+
+    def _reads(self, node: Node) -> tuple[Region, ...]:
+        return (*reads(node), *self.chosen[id(node)])
 
     def _staged_outputs(self) -> set[str]:
         """Return buffers that hold elements of an output, at any distance from it.

@@ -12,6 +12,7 @@ from septran.errors import TileError
 from septran.ir.bounds import greatest, least
 from septran.ir.index import Index, Range, Var, axis
 from septran.ir.primitives import PRIMITIVES
+from septran.tile.analyses.indirect import IndexReads
 from septran.tile.analyses.loops import iterations, ranges_of, samples, walk
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import located
@@ -47,14 +48,20 @@ class _Use:
     """The loops between the parallel loop and the node."""
 
 
-def check_races(program: TileProgram, top: Block, full: bool) -> Iterator[TileError]:
-    """Yield conflicts between iterations of each parallel loop, on buffers that they share."""
+def check_races(
+    program: TileProgram, top: Block, full: bool, chosen: IndexReads
+) -> Iterator[TileError]:
+    """Yield conflicts between iterations of each parallel loop, on buffers that they share.
+
+    `chosen` is what nodes read as indices or counts, besides their regions.
+    """
     if not any(isinstance(n, For) and n.kind == "parallel" for n in nodes(program.body)):
         return
     private = _private(top)
     for node, outer in walk(program.body):
         if isinstance(node, For) and node.kind == "parallel":
-            loop = _Loop(program, node, outer, private.get(id(node), frozenset()), full)
+            own = private.get(id(node), frozenset())
+            loop = _Loop(program, node, outer, own, full, chosen)
             yield from loop.conflicts()
 
 
@@ -79,6 +86,7 @@ class _Loop:
     outer: tuple[For, ...]
     private: frozenset[str]
     full: bool
+    chosen: IndexReads
 
     def conflicts(self) -> Iterator[TileError]:
         """Yield one error for each write that meets another iteration's use."""
@@ -87,7 +95,8 @@ class _Loop:
         written = list(self._uses(writes))
         touched = list(written)
         if not any(isinstance(n, Barrier) for n in nodes(self.loop.body)):
-            touched += self._uses(reads)  # what a barrier orders is no race
+            # What a barrier orders is no race.
+            touched += self._uses(lambda node: (*reads(node), *self.chosen[id(node)]))
         for number, write in enumerate(written):
             for at, other in enumerate(touched):
                 # `touched` begins with the writes, so an earlier one has met this one already.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from septran.errors import TileError
 from septran.ir.bounds import greatest, least
 from septran.ir.index import Range, Var
+from septran.tile.analyses.indirect import IndexReads
 from septran.tile.analyses.loops import ends, walk
 from septran.tile.analyses.scopes import Block
 from septran.tile.interpret.channel_state import Fill, Flight, Thread, located
@@ -35,7 +36,6 @@ from septran.tile.nodes import (
     nodes,
     reads,
     regions,
-    tables,
     writes,
 )
 from septran.tile.verify.footprint import Box, Cells, footprint, meet, scattered
@@ -50,17 +50,12 @@ class OrderError(TileError):
 
 
 def check_sync(
-    program: TileProgram, top: Block, full: bool, original: TileProgram
+    program: TileProgram, top: Block, full: bool, chosen: IndexReads
 ) -> Iterator[TileError]:
-    """Yield the first error in the handshakes, if any.
-
-    `original` has the same nodes with the indices and counts that they read.
-    """
+    """Yield the first error in the handshakes, if any; `chosen` is what is read as indices."""
     if not any(_ordering(n) for n in nodes(program.body)):
         return
     skipped = SkippedIterations(program, full)
-    pairs = zip(nodes(program.body), nodes(original.body), strict=True)
-    chosen = {id(node): tables(before) for node, before in pairs}
     error = _walked(program, top, skipped, chosen)
     if skipped.uneven or (skipped.any and error is not None):  # not sure: leave out no fill
         error = _walked(program, top, SkippedIterations(program, full, rings=False), chosen)
@@ -68,12 +63,8 @@ def check_sync(
         yield error
 
 
-Tables = Mapping[int, tuple[str, ...]]
-"""The buffers that each node, by its identity, reads as indices or counts."""
-
-
 def _walked(
-    program: TileProgram, top: Block, skipped: SkippedIterations, chosen: Tables
+    program: TileProgram, top: Block, skipped: SkippedIterations, chosen: IndexReads
 ) -> TileError | None:
     """Return the error of a walk, which proves nothing where it was `skipped.uneven`."""
     try:
@@ -143,13 +134,14 @@ class _Summary:
 class _Clocks:
     """The effects that note each access with the clock of its thread."""
 
-    def __init__(self, program: TileProgram, skipped: SkippedIterations, chosen: Tables) -> None:
+    def __init__(
+        self, program: TileProgram, skipped: SkippedIterations, chosen: IndexReads
+    ) -> None:
         self.program, self.skipped, self.chosen = program, skipped, chosen
         self.clocks: dict[Thread, _Clock] = {}
         self.shared = _shared(program, chosen)
         self.scattered = scattered(program) & self.shared
         self.accesses: dict[int, PreparedRegion] = {}
-        self.wholes = {b.name: Region.all_of(b) for b in program.buffers if b.name in self.shared}
         self.summaries: dict[int, _Summary | None] = {}
         self.pages: dict[str, list[_Event]] = {name: [] for name in program.params}
 
@@ -197,7 +189,7 @@ class _Clocks:
             self._note(read, frame)
 
     def _tables(self, node: Node) -> list[Region]:
-        return [self.wholes[name] for name in self.chosen[id(node)] if name in self.shared]
+        return [region for region in self.chosen[id(node)] if region.buffer in self.shared]
 
     def _touch(
         self,
@@ -330,7 +322,7 @@ class _Clocks:
         return self.skipped.trips(node, extent, frame)
 
 
-def _shared(program: TileProgram, chosen: Tables) -> frozenset[str]:
+def _shared(program: TileProgram, chosen: IndexReads) -> frozenset[str]:
     """Return buffers where order matters: written, and touched in flight or by several threads."""
     users: dict[str, set[int]] = {}
     written: set[str] = set()
@@ -339,7 +331,7 @@ def _shared(program: TileProgram, chosen: Tables) -> frozenset[str]:
     def visit(body: tuple[Node, ...], thread: int) -> None:
         for node in body:
             flying = isinstance(node, Copy) and node.channel is not None
-            for name in (*(r.buffer for r in regions(node)), *chosen[id(node)]):
+            for name in (r.buffer for r in (*regions(node), *chosen[id(node)])):
                 # A copy in flight counts as a thread of its own (-1): it runs beside the one that
                 # issued it.
                 users.setdefault(name, set()).update({thread, -1} if flying else {thread})

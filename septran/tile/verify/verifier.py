@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from septran.argument_checks import require
 from septran.errors import SepTranError, raise_all
-from septran.tile.analyses.indirect import at_sizes, counted, widened
+from septran.tile.analyses.indirect import at_sizes, counted, index_reads, widened
 from septran.tile.analyses.scopes import blocks
 from septran.tile.nodes import TileProgram
 from septran.tile.verify.lost_writes import check_lost_writes
@@ -43,10 +43,10 @@ def _verify(program: TileProgram, full: bool, original: TileProgram) -> None:
     `original` has the same nodes, and reads them.
     """
     found: list[SepTranError] = []
-    top = blocks(program)
+    top, chosen = blocks(program), index_reads(program, original)
     found += check_places(program, top)
     found += check_regions(program, full)
     found += check_clusters(program)
-    found += check_races(program, top, full)
-    found += check_lost_writes(program)
-    raise_all(found or check_sync(program, top, full, original))
+    found += check_races(program, top, full, chosen)
+    found += check_lost_writes(program, chosen)
+    raise_all(found or check_sync(program, top, full, chosen))

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from septran.errors import TileError
+from septran.ir.atoms import Element
 from septran.ir.index import Index, Var
+from septran.tile.analyses.barriers import barriers
 from septran.tile.interpret.interpreter import interpret
 from septran.tile.nodes import (
     Acquire,
@@ -120,6 +122,20 @@ def test_units_that_share_a_buffer_meet_between_write_and_read(build, part):
     loop = result.body[0].body[1]
     assert words(loop.body) == ["barrier", "copy", "barrier", "compute"]
     assert {n.processor for n in nodes(result.body) if isinstance(n, Barrier)} == {"LANE"}
+
+
+def test_units_meet_before_they_read_an_index_or_a_count_that_one_wrote(build, part):
+    b = build
+    x = b.buffer("X", "DRAM", (8, 8))
+    at, s = b.buffer("at", "SPM", (8,), "int32"), b.buffer("s", "SPM", (8, 8))
+    chosen = part(x, (Index(((Element("at", (Index.of(0),), 8), 1),)), 0), (1, 8))
+    copy = b.copy(part(s, (0, 0), (1, 8)), chosen)
+    loop = b.loop("n", Index(((Element("at", (Index.of(1),), 8), 1),)), b.fill(part(s)))
+    for reader in (copy, loop):
+        program = b.program("X", "", in_core(b, b.fill(part(at)), reader, b.fill(part(at))))
+        body = barriers(program, program.body)[0].body
+        name = type(reader).__name__.lower()
+        assert words(body) == ["compute", "barrier", name, "barrier", "compute"]
 
 
 def test_memory_of_one_unit_needs_no_barrier(build, part):
