@@ -118,6 +118,14 @@ def test_tiles_side_by_side_are_no_window(operator):
     assert [name for name, s in found.items() if s.window] == []
 
 
+def test_a_static_tuple_is_one_and_a_condition_compares_it_as_a_word():
+    shapes = {"X": (2, 3, 4), "Y": (4, 2, 3)}
+    tree = septran.trace(operators.load("permute"), shapes, static={"order": (2, 0, 1)})
+    assert dict(tree.static) == {"order": (2, 0, 1)}
+    known = facts_of_task(tree.root, dict(tree.dims), dict(tree.static)).values()
+    assert known["order"] == "(2, 0, 1)"
+
+
 @pytest.mark.parametrize(("trans_b", "turned"), [(True, {"right"}), (False, set())])
 def test_a_transposed_operand_is_turned(trans_b, turned):
     found = structures("gemm", {"trans_b": trans_b}, M=8, N=64, K=64)
