@@ -49,3 +49,7 @@ def pool2d(
     for b, c, i, j in task.parallel_range(Yp.shape):
         y, x = Yp[b, c, i, j][0, 0], Xp[b, c, i, j, 0, 0][0, 0]
         task.launch(pool_tile, y, x, function=function, padding=padding)
+
+
+BACKWARD = "pool2d_backward"
+"""The operator that computes the gradient (`septran.torch`)."""

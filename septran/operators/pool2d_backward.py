@@ -1,0 +1,139 @@
+"""Gradient of pool2d: dX from X and dY.
+
+``max``: each window's slope goes to its greatest element, the first one of equals in order of rows,
+the last NaN if there is one. ``mean``: to all its places, divided by their number. An element has
+the sum over the windows that hold it, in float32 (float64 for float64), rounded once. Rows that are
+`stride` apart lie at the same rows of their windows, one window a step, so that they have sums over
+windows of dY, and likewise columns; nothing is scattered. Shapes and flags as in `pool2d`.
+Source: torch.nn.functional.max_pool2d, avg_pool2d (definition).
+"""
+
+import itertools
+
+from septran import task
+from septran.operators.conv2d_backward import StridedPlaces
+
+EXAMPLE = {"B": 1, "C": 64, "H": 56, "W": 56}
+CASES = (
+    {"B": 2, "C": 3, "H": 11, "W": 13, "size": 2},
+    {"B": 1, "C": 16, "H": 28, "W": 28, "padding": 1, "function": "mean"},
+    {"B": 1, "C": 5, "H": 15, "W": 9, "stride": 1, "padding": 1, "dtype": "float16"},
+)
+FUNCTIONS = ("max", "mean")
+
+
+def _offsets(X):
+    """The row and the column of each element in its window, for windows [..., size, size]."""
+    rows = task.index(X, 2) - task.index(X[:, :, :1], 2)
+    columns = task.index(X, 3) - task.index(X[:, :, :, :1], 3)
+    return rows.astype("int32")[:, None], columns.astype("int32")[None, :]
+
+
+@task.define(leaf=True)
+def choose_tile(chosen, X):
+    """Which element each window of one channel took, counted row by row."""
+    rows, columns = _offsets(X)
+    size = X.shape[2]
+    at = rows * size + columns
+    there, nan = task.inside(X), X != X
+    best = task.max(task.where(there, X, -task.inf), axis=(2, 3), keepdims=True)
+    # The last NaN comes before all others: it has the least number.
+    order = task.where(nan, -1 - at, at)
+    taken = there & (task.equal(X, best) | nan)
+    first = task.min(task.where(taken, order, size * size), axis=(2, 3))
+    chosen[:, :] = task.where(first < 0, -1 - first, first)
+
+
+@task.define
+def choose_channel(chosen, X):
+    """Blocks of windows of one channel, each on its own."""
+    Cp, Xp = _blocks(chosen, X)
+    for i, j in task.parallel_range(Cp.shape):
+        task.launch(choose_tile, Cp[i, j], Xp[i, j, 0, 0])
+
+
+@task.define(leaf=True)
+def chosen_slopes(dX, chosen, dY, *, size: task.static, rows: task.static, columns: task.static):
+    """Some places of one channel: the slopes of those windows that took them."""
+    i, j = _offsets(dY)
+    at = (rows.last - rows.tap * i) * size + columns.last - columns.tap * j
+    dX[:, :] = task.sum(task.where(task.equal(chosen, at), dY, 0.0), axis=(2, 3))
+
+
+@task.define(leaf=True)
+def shared_slopes(dX, dY, *, size: task.static):
+    """Some places of one channel: their shares of the slopes of all windows."""
+    dX[:, :] = task.sum(dY, axis=(2, 3)) / (size * size)
+
+
+@task.define
+def places_by_choice(dX, chosen, dY, *, size: task.static, rows: task.static, columns: task.static):
+    """Blocks of places of one channel, each on its own."""
+    Xp, Cp, Dp = _blocks(dX, chosen, dY)
+    for i, j in task.parallel_range(Xp.shape[:2]):
+        given = Xp[i, j], Cp[i, j, 0, 0], Dp[i, j, 0, 0]
+        task.launch(chosen_slopes, *given, size=size, rows=rows, columns=columns)
+
+
+@task.define
+def places_by_shares(dX, dY, *, size: task.static):
+    """Blocks of places of one channel, each on its own."""
+    Xp, Dp = _blocks(dX, dY)
+    for i, j in task.parallel_range(Xp.shape[:2]):
+        task.launch(shared_slopes, Xp[i, j], Dp[i, j, 0, 0], size=size)
+
+
+def _blocks(*tensors):
+    """Blocks along the first two axes."""
+    tile = (task.tunable("block_height"), task.tunable("block_width"))
+    return [task.partition(x, shape=(*tile, *x.shape[2:])) for x in tensors]
+
+
+@task.define
+def pool2d_backward(
+    dX: task.Tensor["B", "C", "H", "W"],
+    X: task.Tensor["B", "C", "H", "W"],
+    dY: task.Tensor[
+        "B", "C", "(H + 2*padding - size) // stride + 1", "(W + 2*padding - size) // stride + 1"
+    ],
+    *,
+    function: str = "max",
+    size: task.static = 3,
+    stride: task.static = 2,
+    padding: task.static = 0,
+):
+    """What each window took, then the places of dX that are `stride` apart together."""
+    known = ", ".join(FUNCTIONS)
+    task.require(function in FUNCTIONS, f"function is {function!r}, and none of {known}")
+    chosen = None
+    if function == "max":
+        chosen = task.empty(dY.shape, task.int32, name="chosen")
+        windows = task.window(X, (size, size), stride, padding)
+        for b, c in task.parallel_range(*X.shape[:2]):
+            task.launch(choose_channel, chosen[b, c], windows[b, c])
+    along = [
+        [StridedPlaces.of(n, extent, results, size, stride, padding, 1)
+         for n in range(min(stride, extent))]
+        for extent, results in zip(X.shape[2:], dY.shape[2:], strict=True)
+    ]  # fmt: skip
+    for (y, rows), (x, columns) in itertools.product(*map(enumerate, along)):
+        for b, c in task.parallel_range(*X.shape[:2]):
+            part = task.window(dX[b, c, y:, x:], (1, 1), stride)[:, :, 0, 0]
+            if not rows.taps * columns.taps:  # between windows
+                task.fill(part, 0)
+                continue
+            slopes = _windows(dY[b, c], rows, columns)
+            if chosen is None:
+                task.launch(places_by_shares, part, slopes, size=size)
+            else:
+                taken = _windows(chosen[b, c], rows, columns)
+                given = {"size": size, "rows": rows, "columns": columns}
+                task.launch(places_by_choice, part, taken, slopes, **given)
+
+
+def _windows(x, rows, columns):
+    """The windows of one channel's results that hold the places, [U, V, taps, taps]."""
+    taken = task.window(
+        x, (rows.window, columns.window), 1, (rows.padding, columns.padding)
+    )[: rows.places, : columns.places, rows.start :, columns.start :]  # fmt: skip
+    return taken[:, :, : rows.taps, : columns.taps]
