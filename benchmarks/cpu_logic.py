@@ -82,6 +82,15 @@ def pool2d() -> Cases:
         yield _bytes("pool2d", (torch.randn(1, 64, 112, 112),), 1.25, **flags)
 
 
+def pool2d_backward() -> Cases:
+    """Its gradient, beside torch's of both ways."""
+    for function, size, stride, padding in (("max", 3, 2, 1), ("mean", 2, 2, 0)):
+        flags = {"function": function, "size": size, "stride": stride, "padding": padding}
+        places = (112 + 2 * padding - size) // stride + 1
+        inputs = torch.randn(1, 64, 112, 112), torch.randn(1, 64, places, places)
+        yield _bytes("pool2d_backward", inputs, 2.25, **flags)
+
+
 def swiglu() -> Cases:
     """Both products and the gate of a feed-forward layer."""
     for m, n, k in ((1, 5632, 2048), (32, 5632, 2048), (256, 2048, 1024)):
@@ -191,8 +200,8 @@ _CASES: dict[str, Callable[[], Cases]] = {
     f.__name__: f
     for f in (
         cumsum, logsumexp, cross_entropy, transpose, embedding, embedding_backward, causal_conv1d,
-        pool2d, swiglu, sliding_attention, attention_lse, paged_attention, paged_prefill, moe,
-        route, moe_layer, gated_delta_rule, ssd, fp8_gemm,
+        pool2d, pool2d_backward, swiglu, sliding_attention, attention_lse, paged_attention,
+        paged_prefill, moe, route, moe_layer, gated_delta_rule, ssd, fp8_gemm,
     )
 }  # fmt: skip
 NAMES = tuple(_CASES)

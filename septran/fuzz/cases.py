@@ -71,7 +71,7 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "conv2d_backward": ("H", "W", "O"), "cross_entropy_backward": ("T", "V"),
     "cumsum_backward": ("M", "N"), "linear_attention_backward": (), "rope_backward": (),
     "logsumexp_backward": ("M", "N"), "swiglu_gates": ("M", "N", "K"),
-    "swiglu_backward": ("M", "N", "K"),
+    "swiglu_backward": ("M", "N", "K"), "pool2d_backward": ("C", "H", "W"),
 }  # fmt: skip
 """The dimensions of the library's operators that may have any extent."""
 

@@ -22,42 +22,58 @@ CASES = (
 FUNCTIONS = ("max", "mean")
 
 
-def _offsets(X):
-    """The row and the column of each element in its window, for windows [..., size, size]."""
-    rows = task.index(X, 2) - task.index(X[:, :, :1], 2)
-    columns = task.index(X, 3) - task.index(X[:, :, :, :1], 3)
-    return rows.astype("int32")[:, None], columns.astype("int32")[None, :]
+def _places(X, width):
+    """The place of each element in its channel, counted row by row."""
+    rows, columns = task.index(X, 0) * width, task.index(X, 1)
+    return rows.astype("int32")[:, None] + columns.astype("int32")[None, :]
 
 
 @task.define(leaf=True)
-def choose_tile(chosen, X):
-    """Which element each window of one channel took, counted row by row."""
-    rows, columns = _offsets(X)
-    size = X.shape[2]
-    at = rows * size + columns
-    there, nan = task.inside(X), X != X
-    best = task.max(task.where(there, X, -task.inf), axis=(2, 3), keepdims=True)
-    # The last NaN comes before all others: it has the least number.
-    order = task.where(nan, -1 - at, at)
-    taken = there & (task.equal(X, best) | nan)
-    first = task.min(task.where(taken, order, size * size), axis=(2, 3))
-    chosen[:, :] = task.where(first < 0, -1 - first, first)
+def nothing_chosen(chosen, best):
+    """Before the first tap."""
+    chosen[:, :] = -1
+    best[:, :] = -task.inf
+
+
+@task.define(leaf=True)
+def choose_tap(chosen, best, X, *, width: task.static):
+    """Take one tap of some windows where it is greater than those before it, or NaN."""
+    there = task.inside(X)
+    better = there & ((best < X) | (X != X) | (chosen < 0))
+    chosen[:, :] = task.where(better, _places(X, width), chosen)
+    best[:, :] = task.maximum(best, task.where(there, X, -task.inf))
 
 
 @task.define
-def choose_channel(chosen, X):
+def choose_block(chosen, X, *, width: task.static):
+    """Some windows of one channel: walk their taps row by row."""
+    best = task.empty(chosen.shape, X.dtype, name="best")
+    task.launch(nothing_chosen, chosen, best)
+    for r, s in task.sequential_range(X.shape[2:]):
+        task.launch(choose_tap, chosen, best, X[:, :, r, s], width=width)
+
+
+@task.define
+def choose_channel(chosen, X, *, width: task.static):
     """Blocks of windows of one channel, each on its own."""
     Cp, Xp = _blocks(chosen, X)
     for i, j in task.parallel_range(Cp.shape):
-        task.launch(choose_tile, Cp[i, j], Xp[i, j, 0, 0])
+        task.launch(choose_block, Cp[i, j], Xp[i, j, 0, 0], width=width)
 
 
 @task.define(leaf=True)
-def chosen_slopes(dX, chosen, dY, *, size: task.static, rows: task.static, columns: task.static):
-    """Some places of one channel: the slopes of those windows that took them."""
-    i, j = _offsets(dY)
-    at = (rows.last - rows.tap * i) * size + columns.last - columns.tap * j
-    dX[:, :] = task.sum(task.where(task.equal(chosen, at), dY, 0.0), axis=(2, 3))
+def add_slopes(total, dX, chosen, dY, *, width: task.static):
+    """Add the slopes of those windows that took the places of dX, of which nothing is read."""
+    total[:, :] += task.where(task.equal(chosen, _places(dX, width)), dY, 0.0)
+
+
+@task.define
+def chosen_slopes(dX, chosen, dY, *, width: task.static):
+    """Some places of one channel: walk the windows that hold them."""
+    total = task.zeros(dX.shape, task.accumulator_dtype(dX.dtype), name="total")
+    for i, j in task.sequential_range(dY.shape[2:]):
+        task.launch(add_slopes, total, dX, chosen[:, :, i, j], dY[:, :, i, j], width=width)
+    task.copy(dX, total)
 
 
 @task.define(leaf=True)
@@ -67,12 +83,11 @@ def shared_slopes(dX, dY, *, size: task.static):
 
 
 @task.define
-def places_by_choice(dX, chosen, dY, *, size: task.static, rows: task.static, columns: task.static):
+def places_by_choice(dX, chosen, dY, *, width: task.static):
     """Blocks of places of one channel, each on its own."""
     Xp, Cp, Dp = _blocks(dX, chosen, dY)
-    for i, j in task.parallel_range(Xp.shape[:2]):
-        given = Xp[i, j], Cp[i, j, 0, 0], Dp[i, j, 0, 0]
-        task.launch(chosen_slopes, *given, size=size, rows=rows, columns=columns)
+    for i, j in task.parallel_range(Xp.shape):
+        task.launch(chosen_slopes, Xp[i, j], Cp[i, j, 0, 0], Dp[i, j, 0, 0], width=width)
 
 
 @task.define
@@ -110,7 +125,7 @@ def pool2d_backward(
         chosen = task.empty(dY.shape, task.int32, name="chosen")
         windows = task.window(X, (size, size), stride, padding)
         for b, c in task.parallel_range(*X.shape[:2]):
-            task.launch(choose_channel, chosen[b, c], windows[b, c])
+            task.launch(choose_channel, chosen[b, c], windows[b, c], width=X.shape[3])
     along = [
         [StridedPlaces.of(n, extent, results, size, stride, padding, 1)
          for n in range(min(stride, extent))]
@@ -127,8 +142,7 @@ def pool2d_backward(
                 task.launch(places_by_shares, part, slopes, size=size)
             else:
                 taken = _windows(chosen[b, c], rows, columns)
-                given = {"size": size, "rows": rows, "columns": columns}
-                task.launch(places_by_choice, part, taken, slopes, **given)
+                task.launch(places_by_choice, part, taken, slopes, width=X.shape[3])
 
 
 def _windows(x, rows, columns):

@@ -582,6 +582,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "paged_attention": paged_attention,
     "paged_prefill": paged_prefill,
     "pool2d": _pool2d,
+    "pool2d_backward": gradients.pool2d_backward,
     "reduce": _reduce,
     "rms_norm": _rms_norm,
     "rms_norm_backward": _rms_norm_backward,

@@ -6,7 +6,7 @@ it is an error, and forward-mode derivatives of what it registers are zero witho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -100,16 +100,30 @@ def _function(
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         if gradient is None:
-            raise NoGradientError(
-                f"{name} has no gradient, as its logic file names none",
-                hint='write BACKWARD = "..." there, the name of the logic of the gradient, '
-                f"or {_REMEDY}",
-            )
+            raise _no_gradient(name)
         values = dict(zip(saved, ctx.saved_tensors, strict=True))
         # Gradients that are missing were made zeros by autograd.
         values.update(zip((f"d{n}" for n in outputs), grads, strict=True))
         results = gradient.results(below, values, ctx.scalars)
         return (*(results.get(n) for n in names), *(None,) * (ctx.count - len(names)))
+
+    members = {
+        "forward": forward, "setup_context": setup_context, "backward": backward,
+        "jvp": _no_derivative_forwards(name),
+    }  # fmt: skip
+    base: Any = torch.autograd.function._SingleLevelFunction  # untyped
+    return type(name, (base,), {word: staticmethod(f) for word, f in members.items()})
+
+
+def _no_gradient(name: str) -> NoGradientError:
+    return NoGradientError(
+        f"{name} has no gradient, as its logic file names none",
+        hint=f'write BACKWARD = "..." there, the name of the logic of the gradient, or {_REMEDY}',
+    )
+
+
+def _no_derivative_forwards(name: str) -> Callable[..., Any]:
+    """Return what refuses a derivative forwards."""
 
     def jvp(*_: Any) -> Any:
         raise NoGradientError(
@@ -117,9 +131,7 @@ def _function(
             hint="ask for it backwards: torch.func.vjp, torch.func.jacrev",
         )
 
-    members = {"forward": forward, "setup_context": setup_context, "backward": backward, "jvp": jvp}
-    base: Any = torch.autograd.function._SingleLevelFunction  # untyped
-    return type(name, (base,), {word: staticmethod(f) for word, f in members.items()})
+    return jvp
 
 
 def _differentiated(arguments: Sequence[Any]) -> bool:

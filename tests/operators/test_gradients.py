@@ -142,3 +142,25 @@ def test_rope_backward():
 
     size = np.abs(dy).sum(2, keepdims=True) * 4
     close(ours("rope_backward", cos, sin, dy), theirs(forward, (dy,), dy), (size,), 2)
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("function", ["max", "mean"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("stride", [1, 2, 4])
+@pytest.mark.parametrize("padded", [False, True])
+def test_pool2d_backward(function, size, stride, padded):
+    flags = {"size": size, "stride": stride, "padding": size // 2 if padded else 0}
+    torchs = getattr(torch.nn.functional, {"max": "max_pool2d", "mean": "avg_pool2d"}[function])
+
+    def forward(x):
+        return torchs(x, *flags.values())
+
+    # Few values, so that windows have several greatest elements, two NaNs and a corner of -inf.
+    x = np.random.default_rng(0).integers(-3, 3, (2, 3, 11, 9)).astype("float64")
+    if function == "max":
+        x[0, 0, 4, 4:6], x[1, 1, :3, :3] = np.nan, -np.inf
+    dy = normal(*forward(torch.from_numpy(x)).shape, seed=1)
+    found = ours("pool2d_backward", x, dy, function=function, **flags)
+    most = np.full(x.shape, np.abs(dy).max() * size**2)
+    close(found, theirs(forward, (x,), dy), (most,), size**2)

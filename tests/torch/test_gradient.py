@@ -75,6 +75,7 @@ GRADIENTS = {
     "linear_attention": ((1, 2, 70, 3), (1, 2, 70, 3), (1, 2, 70, 4)),
     "logsumexp": ((5, 7),),
     "permute": ((2, 3, 4),),
+    "pool2d": ((2, 3, 9, 8),),
     "rope": ((5, 2, 6), *ANGLES),
     "swiglu": ((3, 4), (4, 5), (4, 5)),
     "transpose": ((2, 3, 4),),
@@ -84,6 +85,7 @@ FLAGS = {
     "conv2d": {"stride": 2, "padding": 1, "groups": 2},
     "cumsum": {"reverse": True, "exclusive": True},
     "permute": {"order": (2, 0, 1)},
+    "pool2d": {"size": 3, "stride": 2, "padding": 1},
 }
 
 

@@ -108,3 +108,20 @@ def conv2d_backward(static: Mapping[str, Any]) -> NamedFunction:
         return found[0], found[1]
 
     return "torch's gradient of conv2d", call
+
+
+def pool2d_backward(static: Mapping[str, Any]) -> NamedFunction:
+    """Autograd's, with the forward, as that finds which elements are the greatest: so does ours."""
+    import torch
+
+    flags = {"function": "max", "size": 3, "stride": 2, "padding": 0, **static}
+    name = {"max": "max_pool2d", "mean": "avg_pool2d"}[flags["function"]]
+    function = getattr(torch.nn.functional, name)
+
+    def call(x: Any, dy: Any) -> Any:
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            given = x.detach().requires_grad_()
+            y = function(given, *(flags[word] for word in ("size", "stride", "padding")))
+            return torch.autograd.grad(y, given, dy)[0]
+
+    return f"torch.autograd of {name}, with its forward", call
