@@ -35,10 +35,10 @@ def softmax_step(P, acc, m, l, S, Q, K, *, scale: task.static, ahead: task.stati
     With `scale`, m is in units of ln 2: powers of two cost less, and the factor is there
     anyway. Scores that are scaled already may be as large as floats are, and stay as they are.
     """
-    new = task.empty(m.shape, task.float32, name="new")
-    old = task.empty(m.shape, task.float32, name="old")
-    T = task.empty(S.shape, task.float32, name="T")
-    E = task.empty(S.shape, task.float32, name="E")
+    new = task.empty(m.shape, m.dtype, name="new")
+    old = task.empty(m.shape, m.dtype, name="old")
+    T = task.empty(S.shape, S.dtype, name="T")
+    E = task.empty(S.shape, S.dtype, name="E")
     power = task.exp if scale is None else task.exp2
     scaled = S if scale is None else S * (scale * LOG2_E)
     if ahead is not None:
@@ -80,11 +80,12 @@ def walk_keys(Q, K, V, scale, ahead):
     seen = keys_seen(K, Q, ahead)
     Kp = task.partition(K[:seen], shape=(keys, K.shape[1]))
     Vp = task.partition(V[:seen], shape=(keys, V.shape[1]))
-    acc = task.zeros((Q.shape[0], V.shape[1]), task.float32, name="acc")
-    m = task.full(Q.shape[:1], -task.inf, name="m")
-    l = task.zeros(Q.shape[:1], name="l")
+    wide = task.accumulator_dtype(Q.dtype)
+    acc = task.zeros((Q.shape[0], V.shape[1]), wide, name="acc")
+    m = task.full(Q.shape[:1], -task.inf, wide, name="m")
+    l = task.zeros(Q.shape[:1], wide, name="l")
     for k in task.sequential_range(Kp.shape[0]):
-        S = task.empty((Q.shape[0], Kp[k, 0].shape[0]), task.float32, name="S")
+        S = task.empty((Q.shape[0], Kp[k, 0].shape[0]), wide, name="S")
         P = task.empty(S.shape, Q.dtype, name="P")
         task.launch(scores_tile, S, Q, Kp[k, 0])
         task.launch(softmax_step, P, acc, m, l, S, Q, Kp[k, 0], scale=scale, ahead=ahead)

@@ -41,7 +41,7 @@ def dot_rows(delta, O, dO):
 @task.define(leaf=True)
 def weights_and_slopes(P, dS, S, dP, L, delta, Q, K, *, scale: task.static, ahead: task.static):
     """P and dS of one block of scores."""
-    E = task.empty(S.shape, task.float32, name="E")
+    E = task.empty(S.shape, S.dtype, name="E")
     E[:, :] = _weights(S, L, Q, K, scale, ahead)
     P[:, :] = E
     dS[:, :] = E * (dP - delta[:, None])
@@ -61,8 +61,8 @@ def scaled(Y, X, *, factor: task.static):
 
 def add_to_keys(sum_K, sum_V, Q, K, V, L, delta, dO, scale, ahead):
     """Add what some queries say of a block of keys and values; return the slopes."""
-    S = task.empty((Q.shape[0], K.shape[0]), task.float32, name="S")
-    dP = task.empty(S.shape, task.float32, name="dP")
+    S = task.empty((Q.shape[0], K.shape[0]), sum_K.dtype, name="S")
+    dP = task.empty(S.shape, S.dtype, name="dP")
     P = task.empty(S.shape, Q.dtype, name="P")
     dS = task.empty(S.shape, Q.dtype, name="dS")
     task.launch(scores_tile, S, Q, K)
@@ -77,8 +77,8 @@ def add_to_keys(sum_K, sum_V, Q, K, V, L, delta, dO, scale, ahead):
 def keys_block(dK, dV, Q, K, V, L, delta, dO, *, scale: task.static, ahead: task.static):
     """One block of keys: walk the queries that see it, of one head after another."""
     rows = task.tunable("block_M")
-    sum_K = task.zeros(K.shape, task.float32, name="sum_K")
-    sum_V = task.zeros(V.shape, task.float32, name="sum_V")
+    sum_K = task.zeros(K.shape, task.accumulator_dtype(K.dtype), name="sum_K")
+    sum_V = task.zeros(V.shape, task.accumulator_dtype(V.dtype), name="sum_V")
     for h in task.sequential_range(Q.shape[0]):
         Qp, dOp = (task.partition(x[h], shape=(rows, x.shape[2])) for x in (Q, dO))
         Lp, Dp = (task.partition(x[h], shape=(rows,)) for x in (L, delta))
@@ -103,11 +103,11 @@ def queries_block(dQ, Q, K, V, L, delta, dO, *, scale: task.static, ahead: task.
     keys = task.tunable("block_N")
     seen = keys_seen(K, Q, ahead)
     Kp, Vp = (task.partition(x[:seen], shape=(keys, x.shape[1])) for x in (K, V))
-    total = task.zeros(Q.shape, task.float32, name="total")
+    total = task.zeros(Q.shape, task.accumulator_dtype(Q.dtype), name="total")
     for j in task.sequential_range(Kp.shape[0]):
         k = Kp[j, 0]
-        S = task.empty((Q.shape[0], k.shape[0]), task.float32, name="S")
-        dP = task.empty(S.shape, task.float32, name="dP")
+        S = task.empty((Q.shape[0], k.shape[0]), total.dtype, name="S")
+        dP = task.empty(S.shape, S.dtype, name="dP")
         dS = task.empty(S.shape, Q.dtype, name="dS")
         task.launch(scores_tile, S, Q, k)
         task.launch(scores_tile, dP, dO, Vp[j, 0])
@@ -182,7 +182,7 @@ def _sharing(tensors, K, b, g):
 def whole_head(dQ, dK, dV, Q, K, V, L, delta, dO, *, scale: task.static, ahead: task.static):
     """A head of keys, block by block; the sums of dQ are kept between them."""
     block = (task.tunable("block_N"), K.shape[1])
-    total = task.zeros(Q.shape, task.float32, name="total")
+    total = task.zeros(Q.shape, task.accumulator_dtype(Q.dtype), name="total")
     Kp, Vp, dKp, dVp = (task.partition(x, shape=block) for x in (K, V, dK, dV))
     for j in task.sequential_range(Kp.shape[0]):
         given = total, dKp[j, 0], dVp[j, 0], Q, Kp[j, 0], Vp[j, 0], Kp[j, 0], L, delta, dO
@@ -197,8 +197,8 @@ def keys_and_queries(
 ):
     """As `keys_block`, and what the block of keys adds to dQ; `factors` are the keys again."""
     rows = task.tunable("block_M")
-    sum_K = task.zeros(K.shape, task.float32, name="sum_K")
-    sum_V = task.zeros(V.shape, task.float32, name="sum_V")
+    sum_K = task.zeros(K.shape, task.accumulator_dtype(K.dtype), name="sum_K")
+    sum_V = task.zeros(V.shape, task.accumulator_dtype(V.dtype), name="sum_V")
     for h in task.sequential_range(Q.shape[0]):
         Qp, dOp, Tp = (task.partition(x[h], shape=(rows, x.shape[2])) for x in (Q, dO, total))
         Lp, Dp = (task.partition(x[h], shape=(rows,)) for x in (L, delta))
@@ -230,7 +230,7 @@ def attention_backward(
     """The rows of delta, then queries and keys of each batch and head."""
     factor = 1.0 / math.sqrt(max(1, Q.shape[3])) if scale is None else scale
     ahead = K.shape[2] - Q.shape[2] if causal else None
-    delta = task.empty(L.shape, task.float32, name="delta")
+    delta = task.empty(L.shape, task.accumulator_dtype(Q.dtype), name="delta")
     for b, h in task.parallel_range(*Q.shape[:2]):
         task.launch(dot_head, delta[b, h], O[b, h], dO[b, h])
     task.launch(gradients, dQ, dK, dV, Q, K, V, L, delta, dO, scale=factor, ahead=ahead)

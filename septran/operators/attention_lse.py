@@ -1,8 +1,8 @@
 """Attention with its log-sum-exp: O = softmax(scale * Q K^T) V, L = log(sum of exp(scale * Q K^T)).
 
-As `attention`, with one number more a query, L [B, H, M] in float32: what a gradient takes, and
-what joins the results for parts of the keys. A query that sees no key has -inf. Source: Dao,
-FlashAttention-2, arXiv 2307.08691, 3.1.
+As `attention`, with one number more a query, L [B, H, M] in float32, of float64 tensors, too: what
+a gradient takes, and what joins the results for parts of the keys. A query that sees no key has
+-inf. Source: Dao, FlashAttention-2, arXiv 2307.08691, 3.1.
 """
 
 import math

@@ -106,6 +106,12 @@ def test_the_slope_at_a_corner_is_torchs():
         assert torch.equal(x.grad, other.grad)
 
 
+def test_sums_of_attention_in_float64():
+    """Finite differences of sums in float32 would be noise."""
+    attention = made("attention_float64", "attention", static={"causal": True})
+    assert torch.autograd.gradcheck(attention, (of(1, 2, 7, 6), of(1, 1, 9, 6), of(1, 1, 9, 6)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(causal):
