@@ -10,8 +10,9 @@ from septran.machine.positions import Node
 
 EXTERN = "extern"
 """The primitive of a leaf that a function of the user's computes, and its word in mappings."""
-FORM = re.compile(r"extern\s+([\w.+-]+(?:/[\w.+-]+)*):([A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)")
-"""Such a name: its file and its function."""
+_PART = r"[\w.+-](?:[\w.+ -]*[\w.+-])?"
+FORM = re.compile(rf"extern\s+({_PART}(?:/{_PART})*):([A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)")
+"""Such a name: its file, in which there may be spaces, and its function."""
 
 
 @dataclass(frozen=True)

@@ -210,6 +210,21 @@ def test_the_compilers_error_is_shown_at_the_users_line(files):
     assert raised.value.where.line == 10
 
 
+def test_what_nothing_defines_is_an_error_and_not_the_end_of_the_process(files):
+    changed(files / "kernels.cpp", "float sum = C(i, j)", "float sum = helper(C(i, j))")
+    changed(files / "kernels.cpp", "namespace mine {", "float helper(float);\nnamespace mine {")
+    with pytest.raises(ExternCompileError, match=r"nothing defines helper\(float\)") as caught:
+        compiled(files)(*operands())
+    assert "product.mapping.yaml:7:14" in str(caught.value)
+
+
+def test_a_file_may_have_spaces_in_its_name(files):
+    (files / "my own").mkdir()
+    (files / "kernels.cpp").rename(files / "my own" / "these kernels.cpp")
+    changed(files / "product.mapping.yaml", "kernels.cpp", "my own/these kernels.cpp")
+    assert compiled(files).check(*operands()).right
+
+
 def test_a_leaf_of_several_outputs_is_refused(files):
     (files / "product.py").write_text(
         "from septran import task\n\n"

@@ -33,6 +33,7 @@ OPTIONS = ("-std=c++17", "-O3", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-m
 SECONDS = 300
 """Time after which the compiler is given up."""
 _ERROR = re.compile(r"^(.+?):(\d+):(?:(\d+):)? (?:fatal )?error: (.*)$", re.MULTILINE)
+_UNDEFINED = re.compile(r"undefined reference to [`'](.+?)'$", re.MULTILINE)
 _GENERATED = "septran_call.cpp"
 
 
@@ -66,10 +67,37 @@ def functions_of(program: TileProgram) -> bytes:
     Raises TargetError.
     """
     found = _objects(program)
-    return _joined(found, _compiler(llvm_arch(program.machine))) if found else b""
+    if not found:
+        return b""
+    compiler = _compiler(llvm_arch(program.machine))
+    made = _joined(tuple(found.values()), compiler)
+    _require_defined(made, compiler, program)
+    return made
 
 
-def _objects(program: TileProgram) -> tuple[bytes, ...]:
+def _require_defined(made: bytes, compiler: str, program: TileProgram) -> None:
+    """Raise ExternCompileError where functions call what neither they nor the system define.
+
+    The process would end at the first call, without a word of which leaf it was.
+    """
+    with TemporaryFolder(EXTERN) as folder:
+        (folder / "all.o").write_bytes(made)
+        command = [compiler, "-shared", "-Wl,-z,defs", "all.o", "-o", "functions.so"]
+        said = _run(command, folder, required=False)
+    if said is None:
+        return
+    named = [n for n in program.machine.instructions if n.primitive == EXTERN]
+    missing = ", ".join(sorted(set(_UNDEFINED.findall(said))))
+    raise ExternCompileError(
+        f"{', '.join(n.name for n in named)}: "
+        + (f"nothing defines {missing}" if missing else f"it cannot be linked: {said[-400:]}"),
+        named[0].location,
+        hint="define it in the same file, or include the file that does",
+    )
+
+
+def _objects(program: TileProgram) -> dict[str, bytes]:
+    """The object file of each function by its symbol."""
     found: dict[str, bytes] = {}
     for node in nodes(program.body):
         if isinstance(node, Compute) and node.meaning is not None:
@@ -77,7 +105,7 @@ def _objects(program: TileProgram) -> tuple[bytes, ...]:
             name = symbol(instruction, node.meaning, program.machine)
             if name not in found:
                 found[name] = _compiled(instruction, node.meaning, program.machine, name)
-    return tuple(found.values())
+    return found
 
 
 def _joined(objects: Sequence[bytes], compiler: str) -> bytes:
