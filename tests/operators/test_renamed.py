@@ -13,6 +13,7 @@ import pytest
 import septran
 from septran import operators
 from septran.fuzz.renaming import renamed
+from septran.mapping.conditions import MACHINE
 from septran.mapping.keys import COPY, LAYOUTS, MEMS
 from septran.mapping.loader import load_mapping
 from septran.mapping.structure.structure import NAMES
@@ -128,7 +129,7 @@ def conditions_of(rule):
 def test_no_mapping_names_what_a_logic_names(machine):
     """Tasks, their variants and instances; tensors, dimensions and flags."""
     words = {"*", "accumulators", "temporaries", "reads", "writes"}
-    known = {"dtype", "level", "longest_row", "most_rows", "register.bytes", *NAMES}
+    known = {"dtype", "level", "longest_row", "most_rows", *MACHINE, *NAMES}
     mapping = load_mapping(machine)
     for rule in mapping.rules:
         match = rule.match
