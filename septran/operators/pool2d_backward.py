@@ -62,17 +62,17 @@ def choose_channel(chosen, X, *, width: task.static):
 
 
 @task.define(leaf=True)
-def add_slopes(total, dX, chosen, dY, *, width: task.static):
-    """Add the slopes of those windows that took the places of dX, of which nothing is read."""
-    total[:, :] += task.where(task.equal(chosen, _places(dX, width)), dY, 0.0)
+def add_slopes(total, X, chosen, dY, *, width: task.static):
+    """Add the slopes of those windows that took the places of X, whose values do not matter."""
+    total[:, :] += task.where(task.equal(chosen, _places(X, width)), dY, 0.0)
 
 
 @task.define
-def chosen_slopes(dX, chosen, dY, *, width: task.static):
+def chosen_slopes(dX, X, chosen, dY, *, width: task.static):
     """Some places of one channel: walk the windows that hold them."""
     total = task.zeros(dX.shape, task.accumulator_dtype(dX.dtype), name="total")
     for i, j in task.sequential_range(dY.shape[2:]):
-        task.launch(add_slopes, total, dX, chosen[:, :, i, j], dY[:, :, i, j], width=width)
+        task.launch(add_slopes, total, X, chosen[:, :, i, j], dY[:, :, i, j], width=width)
     task.copy(dX, total)
 
 
@@ -83,11 +83,12 @@ def shared_slopes(dX, dY, *, size: task.static):
 
 
 @task.define
-def places_by_choice(dX, chosen, dY, *, width: task.static):
+def places_by_choice(dX, X, chosen, dY, *, width: task.static):
     """Blocks of places of one channel, each on its own."""
-    Xp, Cp, Dp = _blocks(dX, chosen, dY)
-    for i, j in task.parallel_range(Xp.shape):
-        task.launch(chosen_slopes, Xp[i, j], Cp[i, j, 0, 0], Dp[i, j, 0, 0], width=width)
+    Gp, Xp, Cp, Dp = _blocks(dX, X, chosen, dY)
+    for i, j in task.parallel_range(Gp.shape):
+        parts = Gp[i, j], Xp[i, j], Cp[i, j, 0, 0], Dp[i, j, 0, 0]
+        task.launch(chosen_slopes, *parts, width=width)
 
 
 @task.define
@@ -133,7 +134,7 @@ def pool2d_backward(
     ]  # fmt: skip
     for (y, rows), (x, columns) in itertools.product(*map(enumerate, along)):
         for b, c in task.parallel_range(*X.shape[:2]):
-            part = task.window(dX[b, c, y:, x:], (1, 1), stride)[:, :, 0, 0]
+            part, own = (_every(stride, t[b, c, y:, x:]) for t in (dX, X))
             if not rows.taps * columns.taps:  # between windows
                 task.fill(part, 0)
                 continue
@@ -142,7 +143,12 @@ def pool2d_backward(
                 task.launch(places_by_shares, part, slopes, size=size)
             else:
                 taken = _windows(chosen[b, c], rows, columns)
-                task.launch(places_by_choice, part, taken, slopes, width=X.shape[3])
+                task.launch(places_by_choice, part, own, taken, slopes, width=X.shape[3])
+
+
+def _every(stride, x):
+    """The places of one channel that are so far apart, from the first on."""
+    return task.window(x, (1, 1), stride)[:, :, 0, 0]
 
 
 def _windows(x, rows, columns):

@@ -255,8 +255,10 @@ def _covered(written: list[View], whole: View) -> bool:
     if 0 in whole.shape or any(_is_all(w, whole) for w in written):
         return True
     for n in reversed(range(whole.rank)):
-        if whole.valid[n] != Index.of(whole.shape[n]):  # only what spans a ragged axis counts
-            written = [rest for v in written if (rest := _without(v, n, whole)) is not None]
+        across = [_without(v, n, whole) for v in written]
+        # Only what spans a ragged axis counts; an axis that all span need not be enumerated.
+        if whole.valid[n] != Index.of(whole.shape[n]) or None not in across:
+            written = [rest for rest in across if rest is not None]
             whole = replace(whole, **_dropped(whole, n, n))
     # Not known counts as not covered: the parameter is then read, which is safe for the caller.
     if math.prod(whole.shape) > _COUNTED:

@@ -122,6 +122,13 @@ def test_a_filter_of_one_row_is_packed_into_its_own_panel():
     kernel.check(guard=True).raise_if_wrong()
 
 
+def test_a_short_row_across_panels_stays_within_them():
+    """A whole vector was written where the row's elements are a panel's width apart."""
+    shapes = {"M": 8, "N": 16, "K": 2}
+    kernel = septran.compile("fp8_gemm", "cpu-x86", shapes=shapes, tunables={"block_N": 1})
+    kernel.check(guard=True).raise_if_wrong()
+
+
 @pytest.mark.slow
 def test_random_programs_stay_within_their_buffers(tmp_path):
     ran = 0

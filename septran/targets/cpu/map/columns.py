@@ -401,10 +401,12 @@ def _keeps_some(statement: Statement) -> bool:
 
 def _alone(target: Access) -> bool:
     """Whether nothing that exists lies behind a row, so that whole vectors may be written."""
-    # An owned buffer has room for a whole vector, and a single row has no next one to spoil.
+    # An owned buffer has room for a whole vector, and a single row has no next one to spoil. One
+    # that lies across panels has elements a panel's width apart, and no room for more of them.
     shape, region = target.storage.shape, target.region
     whole = region.index[-1] == Index.of(axis(region.rank - 1)) and region.shape[-1] == shape[-1]
-    return target.storage.owned and whole and 1 < math.prod(shape) == shape[-1]
+    single = 1 < math.prod(shape) == shape[-1] and target.stride(region.rank - 1) == 1
+    return target.storage.owned and whole and single
 
 
 def sum_dtype(statement: Statement) -> str:
