@@ -2,44 +2,46 @@
 
     python -m benchmarks.gpu --dry-run            # no GPU: compile, count, predict
     python -m benchmarks.gpu --export FOLDER      # no GPU: write what a bare machine needs
-    python -m benchmarks.gpu FOLDER               # on a GPU: build, check, measure
+    python -m benchmarks.gpu FOLDER               # on a GPU: check, measure
     python -m benchmarks.gpu                      # on a GPU with SepTran: all of it at once
 
-The third needs nvcc, torch, apache-tvm-ffi and this folder (``benchmarks``), and neither SepTran
-nor TVM. Every result is checked against float64 by a bound on rounding first. Times are CUDA
-events' with the second-level cache flushed; all sides alternate in one process, and medians are
-compared. A ratio above 1 means that SepTran is faster.
+The third needs a C compiler, torch, apache-tvm-ffi and this folder (``benchmarks``), and neither
+SepTran nor TVM. Every result is checked against float64 by a bound on rounding first. Times are
+CUDA events' with the second-level cache flushed; all sides alternate in one process, and medians
+are compared. A ratio above 1 means that SepTran is faster. A kernel that hangs or faults costs its
+own case only: a worker process that does not answer is ended, and another one takes what is left.
 """
 
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
-import importlib.util
+import contextlib
 import json
 import math
 import os
-import random
+import queue
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu_bundle import META
 from benchmarks.gpu_cases import FAMILIES, GOALS, QUICK, GpuCase, cases
 
-META = "case.json"
 LADDER_FAMILY = "ladder"
-FLUSH_BYTES = 256 << 20
-ROUNDS = 30
-CALLS = 2000
-"""Of a kernel in a row, for the host's share of a call."""
-SEED = 2026
+RESULTS = "results.jsonl"
+"""In a bundle: every answer as soon as it is there."""
+SECONDS, START_SECONDS = 60, 120
+"""What a case, and a worker's start with its first case, may take."""
+WORKER = ["-m", "benchmarks.gpu_worker"]
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,18 @@ class Measured:
 
     meta: Mapping[str, Any]
     error_of_bound: float
-    """Greatest deviation as a part of what rounding allows: right below 1."""
+    """Greatest deviation as a part of what rounding allows: right up to 1."""
     seconds: Mapping[str, float]
-    """Medians by side; SepTran's is the first, the library's the second."""
-    host_seconds: float
+    """Medians by side; SepTran's is the first, the library's the second. Empty if only checked."""
+    host_seconds: float = 0.0
     """What issuing a call costs the host."""
+    failed: str = ""
+    """Why there is no result: an error, a fault, or no answer in time."""
+
+    @property
+    def right(self) -> bool:
+        """Whether there is a result within the bound."""
+        return not self.failed and self.error_of_bound <= 1
 
     @property
     def ours(self) -> float:
@@ -83,152 +92,96 @@ def needs_a_gpu() -> None:
 
 
 def wanted(found: Sequence[Path], families: Sequence[str], quick: bool) -> list[Path]:
-    """Of exported cases those that are asked for; exits where none is."""
-    names = {case.name for case in chosen(families, quick)}
-    kept = [path for path in found if path.name in names]
+    """Of exported cases those that are asked for, family by family; exits where none is."""
+    kept = []
+    for family in families:
+        own = [(meta, path) for path in found if (meta := facts(path))["section"] == family]
+        own.sort(key=lambda pair: int(pair[0]["place"]))
+        kept += [path for _, path in own[: QUICK.get(family) if quick else None]]
     if not kept:
         raise SystemExit(f"no case of {', '.join(families)} is among {len(found)} in the folder")
     return kept
 
 
-def measure_all(found: Sequence[Path], jobs: int) -> Iterator[Measured]:
-    """Build the cases, then check and measure each."""
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for place, said in zip(found, pool.map(build, found), strict=True):
-            if said:
-                print(f"<!-- {place.name} does not build: {said[-400:]} -->", file=sys.stderr)
-    for place in found:
-        if (place / f"{_operator(place)}.so").exists():
-            yield measure(place)
-
-
-def _operator(place: Path) -> str:
-    return str(json.loads((place / META).read_text())["operator"])
-
-
-def build(place: Path) -> str:
-    """Run the folder's build script; what it said where it failed."""
-    if (place / f"{_operator(place)}.so").exists():
-        return ""
-    done = subprocess.run(
-        ["sh", str(place / "build.sh")], capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHON": sys.executable},
-    )  # fmt: skip
-    return done.stderr + done.stdout if done.returncode else ""
-
-
-def load(place: Path) -> Any:
-    """The folder's loader as a module."""
-    spec = importlib.util.spec_from_file_location(f"exported_{place.name}", place / "load.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def inputs(module: Any, device: str) -> dict[str, Any]:
-    """Random tensors for what the loader takes; bytes for quantised weights."""
-    import torch
-
-    torch.manual_seed(SEED)
-    made = {}
-    for name, (shape, dtype, role) in module.TENSORS.items():
-        if role != "input":
-            continue
-        kind = getattr(torch, dtype)
-        if not kind.is_floating_point:
-            made[name] = torch.randint(0, 256, shape, dtype=kind, device=device)
-        elif name == "zero":
-            made[name] = torch.randint(4, 12, shape, device=device).to(kind)
-        else:
-            made[name] = torch.randn(shape, device=device).to(kind)
-    return made
-
-
-def measure(place: Path, device: str = "cuda") -> Measured:
-    """Check one exported kernel against float64, then time it beside its rivals."""
-    import torch
-
-    from benchmarks.gpu_rivals import exact, rivals
-
-    meta = json.loads((place / META).read_text(encoding="utf-8"))
-    module = load(place)
-    given = inputs(module, device)
-    outs = [
-        torch.full(shape, math.nan, dtype=getattr(torch, dtype), device=device)
-        for shape, dtype, role in module.TENSORS.values()
-        if role == "output"
-    ]
-    slots, values = iter(outs), iter(given.values())
-    roles = [role for *_, role in module.TENSORS.values()]
-    tensors = [next(slots) if role == "output" else next(values) for role in roles]
-
-    def ours() -> None:
-        module.launch(*tensors)
-
-    ours()
-    wanted, bound = exact(meta, given)
-    away = (outs[0].double() - wanted).abs() / bound
-    error = math.inf if bool(away.isnan().any()) else float(away.max())
-    del wanted, bound, away
-    sides: dict[str, Callable[[], object]] = {"SepTran": ours, **_usable(rivals(meta, given))}
-    return Measured(meta, error, interleaved(sides), host_seconds(ours))
-
-
-def _usable(calls: Mapping[str, Callable[[], object]]) -> dict[str, Callable[[], object]]:
-    """Those that run here: cuDNN and Triton refuse some sizes."""
-    found = {}
-    for name, call in calls.items():
-        try:
-            call()
-        except Exception as error:  # whatever a library refuses with
-            print(f"<!-- {name} is left out: {str(error).splitlines()[0]} -->", file=sys.stderr)
-            continue
-        found[name] = call
+def facts(place: Path) -> dict[str, Any]:
+    """What an exported case says of itself."""
+    found: dict[str, Any] = json.loads((place / META).read_text(encoding="utf-8"))
     return found
 
 
-def interleaved(
-    sides: Mapping[str, Callable[[], object]], rounds: int = ROUNDS
-) -> dict[str, float]:
-    """Median seconds of each side, in turns of random order, each with cold caches."""
-    import torch
-
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
-    shuffled, chance = list(sides), random.Random(SEED)
-    events: dict[str, list[Any]] = {name: [] for name in sides}
-    for turn in range(rounds + 3):
-        chance.shuffle(shuffled)
-        for name in shuffled:
-            pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-            flush.zero_()
-            pair[0].record()
-            sides[name]()
-            pair[1].record()
-            if turn >= 3:  # the first ones warm up
-                events[name].append(pair)
-    torch.cuda.synchronize()
-    return {
-        name: statistics.median(a.elapsed_time(b) for a, b in pairs) * 1e-3
-        for name, pairs in events.items()
-    }
+def measure_all(found: Sequence[Path], check_only: bool = False) -> Iterator[Measured]:
+    """Check and measure each case, in workers that may break."""
+    worker, limit = None, SECONDS
+    with (found[0].parent / RESULTS).open("a", encoding="utf-8") as log:
+        for place in found:
+            if worker is None:
+                worker, limit = Worker(place.parent, check_only), START_SECONDS
+            answer = worker.answer(place.name, limit)
+            limit = SECONDS
+            log.write(json.dumps(answer) + "\n")
+            log.flush()
+            if not worker.alive:
+                worker = None
+            yield Measured(
+                facts(place), answer.get("error", math.inf), answer.get("seconds", {}),
+                answer.get("host_seconds", 0.0), answer.get("failed", ""),
+            )  # fmt: skip
+    if worker is not None:
+        worker.end()
 
 
-def host_seconds(call: Callable[[], object]) -> float:
-    """What issuing one call costs the host, by calls that fit into the GPU's queue."""
-    import torch
+class Worker:
+    """A process that checks and measures the cases it is told."""
 
-    best = math.inf
-    for _ in range(5):
-        torch.cuda.synchronize()
-        count = min(CALLS, 500)
-        start = time.perf_counter()
-        for _ in range(count):
-            call()
-        best = min(best, (time.perf_counter() - start) / count)
-    torch.cuda.synchronize()
-    return best
+    def __init__(self, folder: Path, check_only: bool) -> None:
+        command = [sys.executable, *WORKER, str(folder)]
+        self.process = subprocess.Popen(
+            command + ["--check-only"] * check_only, stdin=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, cwd=Path(__file__).parents[1], start_new_session=True,
+        )  # fmt: skip
+        self.lines: queue.Queue[str] = queue.Queue()
+        self.alive = True
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as said:
+            for line in said:
+                self.lines.put(line)
+        self.lines.put("")
+
+    def answer(self, name: str, seconds: float) -> dict[str, Any]:
+        """What the worker says of a case; what became of it where it says nothing."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(name + "\n")
+            self.process.stdin.flush()
+            line = self.lines.get(timeout=seconds)
+        except (queue.Empty, BrokenPipeError):
+            line, why = "", f"no answer within {seconds} s"
+        else:
+            why = "the process ended"
+        if line:
+            found: dict[str, Any] = json.loads(line)
+            # After a fault that lasts the worker ends by itself, as nothing it says would count.
+            self.alive = "failed" not in found
+            if not self.alive:
+                self.end()
+            return found
+        self.end()
+        return {"name": name, "failed": why}
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        self.alive = False
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.reader.join()
 
 
 def report(measured: Iterable[Measured], head: str) -> Iterator[str]:
@@ -240,11 +193,11 @@ def report(measured: Iterable[Measured], head: str) -> Iterator[str]:
     ratios: dict[str, list[float]] = {}
     steps: list[Measured] = []
     for row in measured:
-        if row.meta["family"] == LADDER_FAMILY:
+        if row.meta["family"] == LADDER_FAMILY and not row.failed:
             steps.append(row)
             continue
         yield line(row)
-        if row.error_of_bound <= 1 and len(row.seconds) > 1:
+        if row.right and len(row.seconds) > 1:
             ratios.setdefault(row.meta["family"], []).append(row.ratio)
     yield ""
     yield "| family | shapes | geometric mean | worst | must | aim |"
@@ -276,7 +229,9 @@ def climbed(steps: Sequence[Measured]) -> Iterator[str]:
 
 def line(row: Measured) -> str:
     """One case as a row."""
-    right = f"{row.error_of_bound:.2f}" if row.error_of_bound <= 1 else "**WRONG**"
+    right = row.failed or (f"{row.error_of_bound:.2f}" if row.right else "**WRONG**")
+    if not row.seconds:
+        return f"| {row.meta['name']} | {right} |" + " |" * 7
     others = ", ".join(f"{n} {s * 1e6:.1f} us" for n, s in list(row.seconds.items())[1:])
     ratio = f"{row.ratio:.3f}" if len(row.seconds) > 1 else ""
     meta = row.meta
@@ -296,15 +251,17 @@ def line(row: Measured) -> str:
 def chosen(families: Sequence[str], quick: bool) -> Iterator[GpuCase]:
     """The cases of the families asked for."""
     for family in families:
-        yield from islice(cases(family), QUICK[family] if quick else None)
+        yield from islice(cases(family), QUICK.get(family) if quick else None)
 
 
 def _prepared(options: argparse.Namespace) -> Iterator[str]:
     from benchmarks.gpu_prepare import ladder_table, prepare, table
 
     def made(families: Sequence[str]) -> Iterator[Any]:
-        for case in chosen(families, options.quick):
-            yield prepare(case, options.machine, options.export)
+        for family in families:
+            for place, case in enumerate(chosen([family], options.quick)):
+                where = {"section": family, "place": place}
+                yield prepare(case, options.machine, options.export, where)
 
     yield f"`python -m benchmarks.gpu --dry-run`: compiled for {options.machine}, run nowhere."
     yield (
@@ -325,7 +282,7 @@ def _prepared(options: argparse.Namespace) -> Iterator[str]:
 def _measured(options: argparse.Namespace) -> Iterator[str]:
     """The page of the cases in a folder that are asked for."""
     found = wanted(exported(options.folder), options.families, options.quick)
-    yield from report(measure_all(found, options.jobs), _here())
+    yield from report(measure_all(found, options.check_only), _here())
 
 
 def _at_once(options: argparse.Namespace) -> Iterator[str]:
@@ -362,7 +319,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="one case of each family")
     parser.add_argument("--machine", default="nvidia-h200")
     parser.add_argument("--output", type=Path, help="also write the page to this file")
-    parser.add_argument("--jobs", type=int, default=8, help="nvcc processes at a time")
+    parser.add_argument("--check-only", action="store_true", help="no times")
     options = parser.parse_args(arguments)
     if options.dry_run or options.export:
         lines = _prepared(options)

@@ -51,7 +51,8 @@ class GpuCase:
     def name(self) -> str:
         """A name for its folder."""
         sizes = "x".join(str(size) for size in self.dims.values())
-        flags = [name for name, value in self.static.items() if value is True]
+        given = [(name, value) for name, value in self.static.items() if value is not False]
+        flags = [name if value is True else f"{name}_{value}" for name, value in given]
         words = [self.operator, *flags, sizes, self.dtype, self.label]
         return re.sub(r"\W+", "_", " ".join(word for word in words if word)).strip("_")
 
@@ -75,6 +76,8 @@ def attention(n: int, causal: bool, heads: int = 16, d: int = 128) -> GpuCase:
     return GpuCase(family, "attention", dims, "float16", {"causal": causal})
 
 
+LIBRARY = "library"
+"""The family that is checked, element by element, and not timed."""
 BLOCK = "match: {loops: parallel}"
 GRID = "match: {holds: parallel}"
 PRODUCT = "match: {primitive: gemm}"
@@ -155,9 +158,23 @@ def _convolutions() -> Iterator[GpuCase]:
         yield GpuCase("conv2d", "conv2d_nhwc", dims, "float16", static)
 
 
+def _library() -> Iterator[GpuCase]:
+    """What `septran matrix` runs, and the first case of each operator in 16 bits."""
+    from septran import operators
+
+    for name in operators.names():
+        own = operators.cases(name)
+        for case in own:
+            yield GpuCase(LIBRARY, name, case.sizes, case.dtype, case.static)
+        given = {case.dtype for case in own}
+        for dtype in ("float16", "bfloat16"):
+            if dtype not in given:
+                yield GpuCase(LIBRARY, name, own[0].sizes, dtype, own[0].static)
+
+
 FAMILIES = {
     "gemm": _squares, "odd": _odd, "attention": _attention, "softmax": _rows, "norm": _norms,
-    "w4a16": _quantised, "conv2d": _convolutions, "ladder": ladder,
+    "w4a16": _quantised, "conv2d": _convolutions, "ladder": ladder, "library": _library,
 }  # fmt: skip
 QUICK = {
     "gemm": 1, "odd": 1, "attention": 1, "softmax": 1, "norm": 1, "w4a16": 1, "conv2d": 1,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.gpu_cases import GpuCase
+from benchmarks.gpu_bundle import write
+from benchmarks.gpu_cases import LIBRARY, GpuCase
 
 if TYPE_CHECKING:
     from septran.tile.nodes import TileProgram
     from septran.tuning.model import Prediction
-
-META = "case.json"
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,10 @@ class Prepared:
         return [v for k, v in self.facts.items() if k == name or k.endswith(f": {name}")]
 
 
-def prepare(case: GpuCase, machine: str, folder: Path | None = None) -> Prepared:
-    """Compile a case, and write it to `folder` where there is one."""
+def prepare(
+    case: GpuCase, machine: str, folder: Path | None = None, where: Mapping[str, Any] | None = None
+) -> Prepared:
+    """Compile a case, and write it to `folder` where there is one, with its place among others."""
     import septran
     from septran.errors import SepTranError
     from septran.runtime.work import work
@@ -79,9 +79,8 @@ def prepare(case: GpuCase, machine: str, folder: Path | None = None) -> Prepared
             *_traffic(program, expected),
         )  # fmt: skip
         if folder is not None:
-            target = folder / case.name
-            kernel.export(target)
-            (target / META).write_text(json.dumps(meta(result), indent=1), encoding="utf-8")
+            facts = {**meta(result), **(where or {})}
+            write(kernel, folder / case.name, facts, exact=case.family == LIBRARY)
     except Exception as error:  # a case that cannot be compiled yet is a row of the table
         lines = str(error).strip().splitlines() or [""]
         line = lines[0] if isinstance(error, SepTranError) else lines[-1]
@@ -108,6 +107,7 @@ def _dtypes(case: GpuCase) -> dict[str, str] | str:
 def meta(prepared: Prepared) -> dict[str, Any]:
     """What the half that runs on a GPU is told."""
     return {
+        "name": prepared.case.name,
         **{k: v for k, v in asdict(prepared.case).items() if k not in ("rules", "tunables")},
         "flops": prepared.flops, "bytes_moved": prepared.bytes_moved,
         "predicted_seconds": prepared.predicted_seconds, "registers": prepared.registers,

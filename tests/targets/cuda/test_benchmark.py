@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -77,31 +78,73 @@ def test_what_cannot_be_compiled_is_a_row():
     assert prepared.error in row
 
 
-def test_an_exported_case_loads_without_septran(tmp_path, cuda_compiler):
-    prepared = prepare(SMALL, "nvidia-h200", tmp_path)
-    assert prepared.error == ""
-    script = f"""
-import sys
+WORKER = """
+import json, os, sys, time
 sys.modules["septran"] = sys.modules["tvm"] = None
-from benchmarks import gpu
-from benchmarks.gpu_rivals import exact, rivals
-import json, torch
-place = gpu.Path({str(tmp_path)!r}) / {SMALL.name!r}
-module, meta = gpu.load(place), json.loads((place / gpu.META).read_text())
-given = gpu.inputs(module, "cpu")
-wanted, bound = exact(meta, given)
-found = (given["A"].float() @ given["B"].float()).half()
-print(float(((found.double() - wanted).abs() / bound).max()), sorted(rivals(meta, given)))
+import torch
+from benchmarks import gpu_worker
+from benchmarks.gpu_bundle import Loaded
+torch.cuda.synchronize = lambda: None
+folder, name, factor = gpu_worker.Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+case = Loaded.of(folder / name)
+def product(A, B, C):
+    C.copy_((A.float() @ B.float() * factor).to(C.dtype))
+def called(*tensors):
+    by_name = dict(zip([t[0] for t in case.meta["tensors"]], tensors))
+    product(by_name["A"], by_name["B"], by_name["C"])
+print(json.dumps(gpu_worker.run(Loaded(case.place, case.meta, called), "cpu", check_only=True)))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    part, names = done.stdout.split(" ", 1)
-    assert 0 < float(part) <= 1
-    assert "cuBLAS" in names
-    facts = json.loads((tmp_path / SMALL.name / gpu.META).read_text())
+"""A bundle's case without SepTran, the kernel's part played by torch on the CPU."""
+
+
+@pytest.mark.parametrize("family", ["gemm", "library"])
+def test_an_exported_case_is_checked_without_septran(family, tmp_path, cuda_compiler):
+    case = replace(SMALL, family=family)
+    prepared = prepare(case, "nvidia-h200", tmp_path)
+    assert prepared.error == ""
+    for factor, right in ((1.0, True), (1.01, False)):
+        done = subprocess.run(
+            [sys.executable, "-c", WORKER, str(tmp_path), case.name, str(factor)], cwd=ROOT,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        answer = json.loads(done.stdout)
+        assert (0 < answer["error"] <= 1) == right
+    facts = json.loads((tmp_path / case.name / gpu.META).read_text())
     assert facts["flops"] == prepared.flops
+    assert [t[0] for t in facts["tensors"]] == ["C", "A", "B"]
+
+
+ANSWERS = """
+import json, os, sys, time
+for line in sys.stdin:
+    name = line.strip()
+    if name == "hangs":
+        time.sleep(60)
+    if name == "dies":
+        os.abort()
+    answer = {"failed": "RuntimeError: illegal"} if name == "faults" else {"error": 0.5}
+    print(json.dumps({"name": name, **answer}), flush=True)
+"""
+
+
+def test_a_kernel_that_hangs_or_faults_costs_its_own_case_only(tmp_path, monkeypatch):
+    names = ["first", "hangs", "second", "dies", "faults", "last"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / gpu.META).write_text(json.dumps({"name": name, "family": "x"}))
+    monkeypatch.setattr(gpu, "WORKER", ["-c", ANSWERS])
+    monkeypatch.setattr(gpu, "SECONDS", 2)
+    rows = list(gpu.measure_all([tmp_path / name for name in names]))
+    said = {row.meta["name"]: row.failed for row in rows}
+    assert said == {
+        "first": "", "hangs": "no answer within 2 s", "second": "", "dies": "the process ended",
+        "faults": "RuntimeError: illegal", "last": "",
+    }  # fmt: skip
+    assert [row.right for row in rows] == [not text for text in said.values()]
+    kept = (tmp_path / gpu.RESULTS).read_text().splitlines()
+    assert [json.loads(line)["name"] for line in kept] == names
+    assert "| hangs | no answer within 2 s |" in list(gpu.report(rows, "here"))[5]
 
 
 @pytest.mark.parametrize(
@@ -164,6 +207,7 @@ def test_the_page_has_ratios_means_and_goals():
     rows = [
         gpu.Measured(meta, 0.25, {"SepTran": 1e-5, "cuBLAS": 1.1e-5, "Triton": 2e-5}, 2e-6),
         gpu.Measured(meta, 3.0, {"SepTran": 1e-6, "cuBLAS": 1e-5}, 2e-6),
+        gpu.Measured({**meta, "name": "checked"}, 0.5, {}),
     ]
     lines = list(gpu.report(rows, "here"))
     assert lines[4] == (
@@ -171,6 +215,7 @@ def test_the_page_has_ratios_means_and_goals():
         "| cuBLAS 11.0 us, Triton 20.0 us | 2.00 |"
     )
     assert "**WRONG**" in lines[5]  # and its speed does not count
+    assert lines[6] == "| checked | 0.50 | | | | | | | |"
     assert lines[-1] == "| gemm | 1 | 1.100 | 1.100 | 1.0 | 1.04 |"
 
 
@@ -225,13 +270,14 @@ def test_commands_of_the_page_do_what_it_says(arguments, monkeypatch, tmp_path):
     exported, measured = [], []
 
     def prepared(options):
-        for case in gpu.chosen(options.families, options.quick):
-            exported.append(case.name)
-            (options.export / case.name).mkdir()
-            (options.export / case.name / gpu.META).write_text("{}")
-            yield case.name
+        for family in options.families:
+            for place, case in enumerate(gpu.chosen([family], options.quick)):
+                exported.append(case.name)
+                (options.export / case.name).mkdir()
+                _kept(options.export / case.name, family, place)
+                yield case.name
 
-    def measure_all(found, jobs):
+    def measure_all(found, check_only):
         measured.extend(path.name for path in found)
         return iter(())
 
@@ -245,9 +291,20 @@ def test_commands_of_the_page_do_what_it_says(arguments, monkeypatch, tmp_path):
         assert "here" in Path("results.md").read_text()
 
 
+def _kept(place, section, number):
+    facts = {"section": section, "place": number}
+    (place / gpu.META).write_text(json.dumps(facts), encoding="utf-8")
+
+
 def test_quick_and_families_choose_among_what_was_exported(tmp_path):
-    paths = [tmp_path / case.name for case in gpu.chosen(list(gpu.FAMILIES), False)]
+    paths = [tmp_path / case.name for case in gpu.chosen(["odd", "softmax"], False)]
+    for path, case in zip(paths, gpu.chosen(["odd", "softmax"], False), strict=True):
+        path.mkdir()
+        _kept(
+            path, "softmax" if case.operator == "softmax" else "odd", len(paths) - paths.index(path)
+        )
     few = gpu.wanted(paths, ["softmax"], True)
-    assert [p.name for p in few] == [case.name for case in gpu.chosen(["softmax"], True)]
-    with pytest.raises(SystemExit, match="no case of softmax is among 1"):
-        gpu.wanted([tmp_path / "other"], ["softmax"], False)
+    assert [p.name for p in few] == [[case.name for case in gpu.chosen(["softmax"], False)][-1]]
+    assert len(gpu.wanted(paths, ["softmax", "odd"], False)) == len(paths)
+    with pytest.raises(SystemExit, match="no case of norm is among 1"):
+        gpu.wanted(paths[:1], ["norm"], False)
