@@ -434,3 +434,46 @@ def test_a_page_table_is_supposed_where_a_gpu_is_predicted():
     dtypes = dict.fromkeys("QKV", "float32")
     stages = septran.produce_stages("paged_attention", "nvidia-a100", shapes=sizes, dtypes=dtypes)
     assert predict(stages.tile_program).seconds > 0
+
+
+@task.define
+def first_rows(Y, X, n):
+    """The sum of the first n rows of those that there are."""
+    task.fill(Y, 0)
+    for p in task.sequential_range(task.count(n[0], most=X.shape[0])):
+        task.launch(add, Y, X[p])
+
+
+@task.define
+def counted_rows(
+    Y: task.Tensor["G", "D"], X: task.Tensor["L", "D"], n: task.Tensor["G", task.int64]
+):
+    """A sum for each part of X, of which the last may have fewer rows."""
+    Xp = task.partition(X, shape=(32, X.shape[1]))
+    for g in task.parallel_range(Xp.shape[0]):
+        task.launch(first_rows, Y[g], Xp[g, 0], n[g : g + 1])
+
+
+@pytest.mark.parametrize("machine", slow_but(["cpu-x86", "dsa-sim"], MACHINES))
+def test_a_ragged_tile_bounds_a_count_by_what_there_is(machine):
+    """It was bounded by a full tile, and a kernel read behind the tensor."""
+    kernel = septran.compile(counted_rows, machine, emulate=machine.startswith("nvidia"))
+    X = np.arange(50 * 40, dtype=np.float32).reshape(50, 40)
+    for last in (18, 25):
+        n = np.array([3, last])
+        kernel.check(X, n).raise_if_wrong()
+        assert np.array_equal(kernel(X, n), [X[:3].sum(axis=0), X[32:].sum(axis=0)])
+
+
+@pytest.mark.parametrize("machine", slow_but(["cpu-x86", "npu-cube"], MACHINES))
+def test_a_dimension_that_calls_tell_bounds_a_count_by_the_call_s(machine):
+    """It was bounded by the greatest call: random program 3000558."""
+    emulate = machine.startswith("nvidia")
+    kernel = septran.compile(counted_rows, machine, dynamic={"L": (1, 32)}, emulate=emulate)
+    for rows in (1, 3, 32):
+        X = np.arange(rows * 40, dtype=np.float32).reshape(rows, 40)
+        for number in (0, 1, rows):
+            kernel.check(X, np.array([number])).raise_if_wrong()
+        assert np.array_equal(kernel(X, np.array([32])), [X.sum(axis=0)])
+    with pytest.raises(CountRangeError, match=r"is 4, and counts 0 to 3"):
+        kernel.check(X[:3], np.array([4]))

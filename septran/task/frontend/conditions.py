@@ -18,7 +18,7 @@ from septran.task.frontend.definition import TensorType
 from septran.task.frontend.language import open_loop
 from septran.task.trace.arguments import not_a_tensor
 from septran.task.trace.indirect import count_of
-from septran.task.trace.symbols import Count, Expression, as_index, integers
+from septran.task.trace.symbols import Count, Expression, Extent, as_index, integers
 from septran.task.trace.tensors import Tile
 from septran.task.trace.tracing import Frame, current
 
@@ -59,7 +59,9 @@ def count(element: Tile, most: Any = None) -> Any:
             Location.of_caller(),
             hint="`most` is how often the loop runs at most, for which room is made",
         )
-    return Count(count_of(element, top))
+    counted = count_of(element, top)
+    # Room is made for a full tile and the greatest call; of less there is no more to be counted.
+    return Count(minimum(counted, most.index) if isinstance(most, Extent) else counted)
 
 
 class When:
