@@ -158,6 +158,46 @@ def _convolutions() -> Iterator[GpuCase]:
         yield GpuCase("conv2d", "conv2d_nhwc", dims, "float16", static)
 
 
+def _types() -> Iterator[GpuCase]:
+    flags = {"trans_b": True}  # K after K in both, as 8-bit products of tensor cores want it
+    for n in (4096, 8192):
+        sizes = {"M": n, "N": n, "K": n}
+        yield GpuCase("gemm 8 bits", "gemm", sizes, "float8_e4m3fn", flags)
+        yield GpuCase("gemm 8 bits", "gemm", sizes, "int8", flags)
+    yield gemm(4096, 4096, 4096, "float32", "gemm float32")
+
+
+def _transposed() -> Iterator[GpuCase]:
+    for flags in ({"trans_a": True}, {"trans_b": True}, {"trans_a": True, "trans_b": True}):
+        sizes = {"M": 4096, "N": 4096, "K": 4096}
+        yield GpuCase("gemm transposed", "gemm", sizes, "bfloat16", flags)
+
+
+def _fused() -> Iterator[GpuCase]:
+    for m in (512, 4096):
+        sizes = {"M": m, "N": 4096, "K": 4096}
+        yield GpuCase("gemm fused", "gemm_bias_act", sizes, "bfloat16", {"act": "gelu"})
+    yield GpuCase(
+        "gemm batched", "batched_gemm", {"S": 64, "M": 512, "N": 512, "K": 512}, "float16"
+    )
+
+
+def _decode() -> Iterator[GpuCase]:
+    for b, n in ((1, 16384), (16, 4096), (16, 16384)):
+        sizes = {"B": b, "H": 32, "G": 8, "N": n, "D": 128}
+        yield GpuCase("decode", "attention_decode", sizes, "float16")
+
+
+def _streams() -> Iterator[GpuCase]:
+    for function in ("silu", "gelu"):
+        sizes = {"M": 8192, "N": 8192}
+        yield GpuCase("elementwise", "elementwise", sizes, "float16", {"function": function})
+    for m, n in ((8192, 8192), (4096, 14336)):
+        for function in ("sum", "max"):
+            sizes = {"M": m, "N": n}
+            yield GpuCase("reduce", "reduce", sizes, "float16", {"function": function})
+
+
 def _library() -> Iterator[GpuCase]:
     """What `septran matrix` runs, and the first case of each operator in 16 bits."""
     from septran import operators
@@ -174,13 +214,16 @@ def _library() -> Iterator[GpuCase]:
 
 FAMILIES = {
     "gemm": _squares, "odd": _odd, "attention": _attention, "softmax": _rows, "norm": _norms,
-    "w4a16": _quantised, "conv2d": _convolutions, "ladder": ladder, "library": _library,
+    "w4a16": _quantised, "conv2d": _convolutions, "types": _types, "transposed": _transposed,
+    "fused": _fused, "decode": _decode, "streams": _streams, "ladder": ladder,
+    "library": _library,
 }  # fmt: skip
 QUICK = {
     "gemm": 1, "odd": 1, "attention": 1, "softmax": 1, "norm": 1, "w4a16": 1, "conv2d": 1,
-    "ladder": len(LADDER),
+    "types": 2, "transposed": 1, "fused": 1, "decode": 1, "streams": 1, "ladder": len(LADDER),
+    "library": 1,
 }  # fmt: skip
-"""How many cases of each family a quick run takes."""
+"""How many cases of each name of a family a quick run takes."""
 GOALS = {
     "gemm": (1.00, 1.04), "gemm odd": (1.05, 1.15), "attention": (1.00, 1.07),
     "attention causal": (1.00, 1.07), "softmax": (0.95, 0.98), "norm": (0.95, 0.98),

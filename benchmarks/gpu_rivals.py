@@ -17,7 +17,10 @@ Tensors = Mapping[str, torch.Tensor]
 Call = Callable[[], torch.Tensor]
 SINGLE = 2.0**-24
 """Unit roundoff of float32. Tensor cores truncate, so that sums count it twice."""
-HALF = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: SINGLE}
+HALF = {
+    torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: SINGLE,
+    torch.float8_e4m3fn: 2.0**-4,
+}  # fmt: skip
 
 
 def exact(meta: Mapping[str, Any], given: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
@@ -38,18 +41,111 @@ def _product(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype, loose: float 
     return result, sums * (1 + HALF[dtype]) + HALF[dtype] * result.abs() + 2.0**-24
 
 
-def _gemm_exact(_: Mapping[str, Any], given: Tensors) -> Any:
-    return _product(given["A"], given["B"], given["A"].dtype)
-
-
-def _gemm_rivals(_: Mapping[str, Any], given: Tensors) -> dict[str, Call]:
+def _operands(meta: Mapping[str, Any], given: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
+    """A [M, K] and B [K, N], views of what is stored."""
+    flags = meta.get("static", {})
     a, b = given["A"], given["B"]
+    return a.T if flags.get("trans_a") else a, b.T if flags.get("trans_b") else b
+
+
+def _gemm_exact(meta: Mapping[str, Any], given: Tensors) -> Any:
+    a, b = _operands(meta, given)
+    if a.dtype == torch.int8:  # exact, in float64 too
+        result = a.double() @ b.double()
+        return result, torch.full_like(result, 2.0**-24)
+    # Tensor cores add products of 8-bit floats with about 14 bits: DeepSeek-V3's report, 3.3.2.
+    loose = 2.0**-13 if a.dtype == torch.float8_e4m3fn else 0.0
+    return _product(a, b, a.dtype, loose)
+
+
+def _gemm_rivals(meta: Mapping[str, Any], given: Tensors) -> dict[str, Call]:
+    a, b = _operands(meta, given)
+    if a.dtype == torch.int8:
+        return {"cuBLASLt int8": lambda: torch._int_mm(a, b)}
+    if a.dtype == torch.float8_e4m3fn:
+        one = torch.ones((), device=a.device)
+        return {
+            "cuBLASLt fp8": lambda: torch._scaled_mm(
+                a, b, one, one, out_dtype=torch.bfloat16, use_fast_accum=True
+            )
+        }
     out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=a.device)
     found: dict[str, Call] = {"cuBLAS": lambda: torch.mm(a, b, out=out)}
     with_triton = _triton()
-    if with_triton is not None:
+    if with_triton is not None and a.is_contiguous() and b.is_contiguous():
         found["Triton"] = lambda: with_triton.matmul(a, b, out)
     return found
+
+
+def _fused_exact(meta: Mapping[str, Any], given: Tensors) -> Any:
+    a, b = _operands(meta, given)
+    product, bound = _product(a, b, torch.float32)
+    bias = given["bias"].double()
+    result = nn.gelu(product + bias)
+    # gelu's slope is at most 1.13, and its own rounding is of some of its argument's size.
+    bound = 1.13 * (bound + SINGLE * bias.abs()) + 16 * SINGLE * (product.abs() + bias.abs())
+    return result, bound + HALF[a.dtype] * (result.abs() + bound)
+
+
+def _fused_rivals(meta: Mapping[str, Any], given: Tensors) -> dict[str, Call]:
+    (a, b), bias = _operands(meta, given), given["bias"]
+    return {
+        "cuBLAS, gelu": lambda: nn.gelu(torch.addmm(bias, a, b)),
+        "cuBLASLt epilogue (tanh)": lambda: torch._addmm_activation(bias, a, b, use_gelu=True),
+    }
+
+
+def _batched_rivals(_: Mapping[str, Any], given: Tensors) -> dict[str, Call]:
+    a, b = given["A"], given["B"]
+    out = torch.empty(*a.shape[:2], b.shape[2], dtype=a.dtype, device=a.device)
+    return {"cuBLAS": lambda: torch.bmm(a, b, out=out)}
+
+
+def _decode_exact(_: Mapping[str, Any], given: Tensors) -> Any:
+    q, k, v = (given[name] for name in "QKV")
+    each = q.shape[1] // k.shape[1]
+    scale = 1 / math.sqrt(q.shape[-1])
+    results, bounds = torch.empty_like(q, dtype=torch.float64), torch.empty_like(q).double()
+    for b in range(q.shape[0]):
+        for g in range(k.shape[1]):
+            heads = slice(g * each, (g + 1) * each)
+            one = (q[b, heads].double(), k[b, g].double(), v[b, g].double())
+            results[b, heads], bounds[b, heads] = _head(*one, scale, q.dtype, causal=False)
+    return results, bounds
+
+
+def _decode_rivals(_: Mapping[str, Any], given: Tensors) -> dict[str, Call]:
+    q, k, v = given["Q"][:, :, None], given["K"], given["V"]
+    return {"SDPA": lambda: nn.scaled_dot_product_attention(q, k, v, enable_gqa=True)}
+
+
+_FUNCTIONS = {"silu": nn.silu, "gelu": nn.gelu}
+
+
+def _elementwise_exact(meta: Mapping[str, Any], given: Tensors) -> Any:
+    x = given["X"].double()
+    result = _FUNCTIONS[meta["static"]["function"]](x)
+    near = 16 * SINGLE * (1 + x.abs()) * result.abs() + 16 * SINGLE * x.abs()
+    return result, near + HALF[given["X"].dtype] * result.abs() + 2.0**-24
+
+
+def _elementwise_rivals(meta: Mapping[str, Any], given: Tensors) -> dict[str, Call]:
+    x, function = given["X"], _FUNCTIONS[meta["static"]["function"]]
+    return {"copy": _copy(x), "torch": lambda: function(x)}
+
+
+def _reduce_exact(meta: Mapping[str, Any], given: Tensors) -> Any:
+    x = given["X"].double()
+    if meta["static"]["function"] == "max":
+        return x.amax(1), torch.full_like(x[:, 0], 2.0**-24)
+    result = x.sum(1)
+    sums = 2 * x.shape[1] * SINGLE * x.abs().sum(1)
+    return result, sums * 2 + HALF[given["X"].dtype] * result.abs() + 2.0**-24
+
+
+def _reduce_rivals(meta: Mapping[str, Any], given: Tensors) -> dict[str, Call]:
+    x = given["X"]
+    return {"torch": lambda: x.amax(1) if meta["static"]["function"] == "max" else x.sum(1)}
 
 
 def _attention_exact(meta: Mapping[str, Any], given: Tensors) -> Any:
@@ -190,10 +286,14 @@ def _triton() -> Any:
 _EXACT = {
     "gemm": _gemm_exact, "attention": _attention_exact, "softmax": _softmax_exact,
     "layer_norm": _norm_exact, "rms_norm": _norm_exact, "dequant_gemm": _quantised_exact,
-    "conv2d_nhwc": _convolution_exact,
+    "conv2d_nhwc": _convolution_exact, "gemm_bias_act": _fused_exact,
+    "batched_gemm": _gemm_exact, "attention_decode": _decode_exact,
+    "elementwise": _elementwise_exact, "reduce": _reduce_exact,
 }  # fmt: skip
 _RIVALS = {
     "gemm": _gemm_rivals, "attention": _attention_rivals, "softmax": _softmax_rivals,
     "layer_norm": _norm_rivals, "rms_norm": _norm_rivals, "dequant_gemm": _quantised_rivals,
-    "conv2d_nhwc": _convolution_rivals,
+    "conv2d_nhwc": _convolution_rivals, "gemm_bias_act": _fused_rivals,
+    "batched_gemm": _batched_rivals, "attention_decode": _decode_rivals,
+    "elementwise": _elementwise_rivals, "reduce": _reduce_rivals,
 }  # fmt: skip

@@ -64,7 +64,8 @@ def made(meta: Mapping[str, Any], device: str) -> dict[str, torch.Tensor]:
         elif name == "zero":
             found[name] = torch.randint(4, 12, shape, device=device).to(kind)
         else:
-            found[name] = torch.randn(shape, device=device).to(kind)
+            scale = 0.5 if kind.itemsize == 1 else 1.0  # so that sums have the range of 8 bits
+            found[name] = (scale * torch.randn(shape, device=device)).to(kind)
     return found
 
 
