@@ -39,8 +39,8 @@ from benchmarks.gpu_cases import FAMILIES, GOALS, QUICK, GpuCase, cases
 LADDER_FAMILY = "ladder"
 RESULTS = "results.jsonl"
 """In a bundle: every answer as soon as it is there."""
-SECONDS, START_SECONDS = 60, 120
-"""What a case, and a worker's start with its first case, may take."""
+START_SECONDS = 60
+"""What a worker's start may take, beside its first case."""
 WORKER = ["-m", "benchmarks.gpu_worker"]
 
 
@@ -109,15 +109,17 @@ def facts(place: Path) -> dict[str, Any]:
     return found
 
 
-def measure_all(found: Sequence[Path], check_only: bool = False) -> Iterator[Measured]:
-    """Check and measure each case, in workers that may break."""
-    worker, limit = None, SECONDS
+def measure_all(
+    found: Sequence[Path], seconds: float, check_only: bool = False
+) -> Iterator[Measured]:
+    """Check and measure each case within so many seconds, in workers that may break."""
+    worker, limit = None, seconds
     with (found[0].parent / RESULTS).open("a", encoding="utf-8") as log:
         for place in found:
             if worker is None:
-                worker, limit = Worker(place.parent, check_only), START_SECONDS
+                worker, limit = Worker(place.parent, check_only), seconds + START_SECONDS
             answer = worker.answer(place.name, limit)
-            limit = SECONDS
+            limit = seconds
             log.write(json.dumps(answer) + "\n")
             log.flush()
             if not worker.alive:
@@ -159,7 +161,7 @@ class Worker:
             self.process.stdin.flush()
             line = self.lines.get(timeout=seconds)
         except (queue.Empty, BrokenPipeError):
-            line, why = "", f"no answer within {seconds} s"
+            line, why = "", f"no answer within {seconds:g} s"
         else:
             why = "the process ended"
         if line:
@@ -282,7 +284,7 @@ def _prepared(options: argparse.Namespace) -> Iterator[str]:
 def _measured(options: argparse.Namespace) -> Iterator[str]:
     """The page of the cases in a folder that are asked for."""
     found = wanted(exported(options.folder), options.families, options.quick)
-    yield from report(measure_all(found, options.check_only), _here())
+    yield from report(measure_all(found, options.seconds, options.check_only), _here())
 
 
 def _at_once(options: argparse.Namespace) -> Iterator[str]:
@@ -320,6 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--machine", default="nvidia-h200")
     parser.add_argument("--output", type=Path, help="also write the page to this file")
     parser.add_argument("--check-only", action="store_true", help="no times")
+    parser.add_argument("--seconds", type=float, default=60.0, help="what one case may take")
     options = parser.parse_args(arguments)
     if options.dry_run or options.export:
         lines = _prepared(options)

@@ -134,8 +134,7 @@ def test_a_kernel_that_hangs_or_faults_costs_its_own_case_only(tmp_path, monkeyp
         (tmp_path / name).mkdir()
         (tmp_path / name / gpu.META).write_text(json.dumps({"name": name, "family": "x"}))
     monkeypatch.setattr(gpu, "WORKER", ["-c", ANSWERS])
-    monkeypatch.setattr(gpu, "SECONDS", 2)
-    rows = list(gpu.measure_all([tmp_path / name for name in names]))
+    rows = list(gpu.measure_all([tmp_path / name for name in names], 2.0))
     said = {row.meta["name"]: row.failed for row in rows}
     assert said == {
         "first": "", "hangs": "no answer within 2 s", "second": "", "dies": "the process ended",
@@ -277,7 +276,7 @@ def test_commands_of_the_page_do_what_it_says(arguments, monkeypatch, tmp_path):
                 _kept(options.export / case.name, family, place)
                 yield case.name
 
-    def measure_all(found, check_only):
+    def measure_all(found, seconds, check_only):
         measured.extend(path.name for path in found)
         return iter(())
 

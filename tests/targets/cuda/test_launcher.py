@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
+import tvm_ffi
 
+from septran import dtypes
 from septran.emulator.launch import CudaProgram, KernelLaunch, Pointer, ScalarArgument, TensorMap
 from septran.targets.cuda.run.launcher import (
     DriverError,
@@ -10,6 +13,7 @@ from septran.targets.cuda.run.launcher import (
     LauncherError,
     TensorSpec,
     compile_launcher,
+    dl_type,
     make_function,
     table,
 )
@@ -36,6 +40,12 @@ def aligned(shape, dtype) -> np.ndarray:
 @pytest.fixture
 def arrays():
     return aligned((128, 64), np.float16), aligned((16,), np.float32)
+
+
+@pytest.mark.parametrize("name", sorted(dtypes.TYPES))
+def test_every_element_type_is_what_torch_passes_for_it(name):
+    passed = tvm_ffi.from_dlpack(torch.zeros(4, dtype=getattr(torch, name))).dtype
+    assert dl_type(name) == (passed.type_code, passed.bits)
 
 
 def function(given, **more):

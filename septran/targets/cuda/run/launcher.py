@@ -44,8 +44,10 @@ _MAP_TYPES = {
     "float64": 8, "bfloat16": 9,
 }  # fmt: skip
 """CUtensorMapDataType; what has no own entry is copied by its bytes."""
-_KINDS = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
-"""DLPack's DLDataTypeCode by the name of an element type without its bits."""
+_KINDS = {
+    "int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e5m2": 12,
+}  # fmt: skip
+"""DLPack's DLDataTypeCode by the name of an element type, without its bits where they vary."""
 
 
 class LauncherError(TargetError):
@@ -182,12 +184,13 @@ def _tensor(name: str, tensor: TensorSpec) -> CTensor:
 
 def dl_type(dtype: str) -> tuple[int, int]:
     """DLPack's code and bits of an element type."""
-    return _KINDS[dtype.rstrip("0123456789")], 8 * itemsize(dtype)
+    kind = dtype if dtype in _KINDS else dtype.rstrip("0123456789")
+    return _KINDS[kind], 8 * itemsize(dtype)
 
 
 def _scalar(name: str, dtype: str) -> tuple[int, int]:
     code, bits = dl_type(dtype)
-    if code == _KINDS["bfloat"] or (code == _KINDS["float"] and bits == 16):
+    if dtype.startswith(("bfloat", "float8")) or (code == _KINDS["float"] and bits == 16):
         message = f"{name} takes a scalar of {dtype}, which kernels cannot be passed by value"
         raise LauncherError(message, hint="declare it as float32")
     return code, bits
