@@ -212,16 +212,27 @@ def _library() -> Iterator[GpuCase]:
                 yield GpuCase(LIBRARY, name, own[0].sizes, dtype, own[0].static)
 
 
+def _examples() -> Iterator[GpuCase]:
+    """The operators' own sizes, for more than one tile and several turns of each ring."""
+    from septran import operators
+
+    for name in operators.names():
+        own = operators.module(name)
+        flags = {k: v for k, v in own.EXAMPLE.items() if not isinstance(v, int)}
+        sizes = {k: v for k, v in own.EXAMPLE.items() if k not in flags}
+        yield GpuCase(LIBRARY, name, sizes, "float16", flags, label="example")
+
+
 FAMILIES = {
     "gemm": _squares, "odd": _odd, "attention": _attention, "softmax": _rows, "norm": _norms,
     "w4a16": _quantised, "conv2d": _convolutions, "types": _types, "transposed": _transposed,
     "fused": _fused, "decode": _decode, "streams": _streams, "ladder": ladder,
-    "library": _library,
+    "library": _library, "examples": _examples,
 }  # fmt: skip
 QUICK = {
     "gemm": 1, "odd": 1, "attention": 1, "softmax": 1, "norm": 1, "w4a16": 1, "conv2d": 1,
     "types": 2, "transposed": 1, "fused": 1, "decode": 1, "streams": 1, "ladder": len(LADDER),
-    "library": 1,
+    "library": 1, "examples": 1,
 }  # fmt: skip
 """How many cases of each name of a family a quick run takes."""
 GOALS = {

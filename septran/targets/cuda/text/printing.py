@@ -13,6 +13,7 @@ from septran.targets.cuda.writer import NOTE, ROLLED
 
 _NOTE = re.compile(rf'^(\s*){NOTE}\("((?:[^"\\]|\\.)*)"\);$', re.MULTILINE)
 _MOVED = re.compile(r"\*\((half4|nv_bfloat164|__nv_fp8x[24]_e4m3)\*\)")
+_LEAST = re.compile(r"-2147483648(?![\w.])")
 _BYTES = {"__nv_fp8x2_e4m3": "ushort", "__nv_fp8x4_e4m3": "uint"}
 
 
@@ -28,6 +29,9 @@ def print_cuda(module: Any, target: Any) -> str:
     text = lighten(str(build(lowered, target).inspect_source()))
     # TensorIR has no comments: each was a call that no compiler is to see.
     text = _NOTE.sub(_line, text)
+    # C has no negative literals: 2147483648 alone is a long, and `max` of an int and a long is
+    # ambiguous. TVM writes the least int64 so by itself.
+    text = _LEAST.sub("(-2147483647 - 1)", text)
     # Four 16-bit floats are only ever moved, as 8 bytes; so are vectors of 8-bit ones.
     return _MOVED.sub(lambda m: f"*({_BYTES.get(m[1], 'uint2')}*)", text)
 
