@@ -110,8 +110,9 @@ def _launcher(folder: Path) -> Any:
 
     made = Path(tempfile.mkdtemp(prefix="septran-launcher-")) / "launcher.so"
     includes = [f"-I{libinfo.find_include_path()}", f"-I{libinfo.find_dlpack_include_path()}"]
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), "cc")
     subprocess.run(
-        ["cc", "-O2", "-fPIC", "-shared", *includes, str(folder / LAUNCHER[0]), "-o", str(made),
+        [compiler, "-O2", "-fPIC", "-shared", *includes, str(folder / LAUNCHER[0]), "-o", str(made),
          libinfo.find_libtvm_ffi(), "-ldl"],
         check=True,
     )  # fmt: skip
