@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -175,6 +176,7 @@ def _library(c: Choices) -> RandomLogic:
     if "stride" in case.static or operator.startswith("conv2d"):
         sizes |= {d: max(n, 7) for d, n in sizes.items() if d in ("H", "W")}
     task = operators.load(operator)
+    sizes = _bounded(task, sizes, _FREE[operator], case.static)
     kinds = {n: k.dtype or case.dtype for n, k in task.tensors}
     shapes, dtypes = complete(
         task, extents(task, sizes, case.static), kinds, static=dict(case.static)
@@ -188,6 +190,19 @@ def _library(c: Choices) -> RandomLogic:
         if n not in outputs
     )
     return RandomLogic(new.text, inputs, case.static, operator)
+
+
+def _bounded(
+    logic: Task, sizes: Mapping[str, int], free: Sequence[str], static: Mapping[str, Any]
+) -> dict[str, int]:
+    """Return the sizes with the greatest of the `free` ones halved while a tensor is too large."""
+    bounded = dict(sizes)
+    while max(map(math.prod, extents(logic, bounded, static).values())) > MOST_ELEMENTS:
+        longest = max(free, key=lambda d: bounded.get(d, 0), default="")
+        if bounded.get(longest, 0) <= _SHORT:
+            break
+        bounded[longest] = (bounded[longest] + 1) // 2
+    return bounded
 
 
 def _places(
@@ -226,6 +241,10 @@ def _array(rng: np.random.Generator, tensor: Input, values: str) -> np.ndarray[A
     return rng.standard_normal(tensor.shape).astype(kind)
 
 
+MOST_ELEMENTS = 1 << 16
+"""The greatest number of elements of a tensor of an operator of the library, if sizes allow."""
+_SHORT = 8
+"""What is at most this long is not made shorter: windows and convolutions have to fit."""
 MOST_STEPS = 1500
 """The greatest number of reference steps of a case: about a second."""
 LARGEST_TILE = 256

@@ -17,7 +17,7 @@ from septran.fuzz import (
     run_campaign,
     run_case,
 )
-from septran.fuzz.cases import MACHINES
+from septran.fuzz.cases import MACHINES, MOST_ELEMENTS
 from septran.runtime.accuracy import WrongResultError
 from septran.tile.nodes import Copy, rewrite
 from septran.tile.verify.lost_writes import LostWriteError
@@ -76,6 +76,14 @@ def test_a_case_of_too_many_steps_gets_larger_tiles():
     assert _steps(smaller, smaller.tunables) <= MOST_STEPS
     assert {n for n in case.tunables if smaller.tunables[n] < case.tunables[n]} == set()
     assert affordable(smaller) == smaller
+
+
+@pytest.mark.parametrize("seed", [3_000_185, 3_000_809])
+def test_tensors_of_many_axes_are_bounded(seed):
+    """They had seven and eighteen million elements, which took minutes or too much memory."""
+    case = make_case(seed)
+    assert case.kind == "permute"
+    assert np.prod(case.inputs[0].shape) <= MOST_ELEMENTS
 
 
 def test_cases_depend_on_their_seed_alone():
