@@ -11,6 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 from septran.stage import Stage
 from septran.tile.nodes import TileProgram
 
+_META_BEGINS, _META_ENDS = 'metadata = tvm.ir.load_json("""', '""")\n'
+_META_LEFT_OUT = "\n\n# Metadata omitted. Use show_meta=True in script() method to show it."
+
 
 @dataclass(frozen=True)
 class TensorIR(Stage):
@@ -23,9 +26,13 @@ class TensorIR(Stage):
     @cached_property
     def text(self) -> str:
         """TVMScript."""
-        return str(self.module.script())
+        # To print takes a twentieth of a compilation: it is done once, and this is what TVM leaves.
+        whole = self.complete_text
+        if not whole.startswith(_META_BEGINS):
+            return whole
+        return whole.partition(_META_ENDS)[2] + _META_LEFT_OUT
 
-    @property
+    @cached_property
     def complete_text(self) -> str:
         """TVMScript with what `text` leaves out, as functions in LLVM's own words."""
         return str(self.module.script(show_meta=True))

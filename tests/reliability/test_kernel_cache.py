@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import septran
+from septran import operators
 from septran.machine.loader import mappings_root
 from septran.runtime import cache as cache_module
 from septran.runtime.cache import Cache, CacheWarning
@@ -209,6 +210,21 @@ def test_what_former_versions_saved_with_its_assembly_is_read(root, tmp_path):
     facts["parts"] = {"assembly": executable.assembly}
     (tmp_path / "kernel.json").write_text(json.dumps(facts))
     assert CpuTarget().load(tmp_path).source == executable.source
+
+
+@pytest.mark.parametrize(("machine", "all_of_it"), [("dsa-sim", True), ("cpu-x86", False)])
+def test_a_module_is_printed_once_for_both_texts(machine, all_of_it, monkeypatch):
+    """As TVM prints it without functions in LLVM's own words, which CPUs' code has."""
+    shapes = operators.cases("softmax")[0].sizes
+    ir = septran.produce_stages("softmax", machine, shapes=shapes).tensor_ir
+    wanted, printed = str(ir.module.script()), []
+    script = type(ir.module).script
+    monkeypatch.setattr(
+        type(ir.module), "script", lambda *a, **k: printed.append(k) or script(*a, **k)
+    )
+    assert ir.text == wanted
+    assert (ir.complete_text == wanted) == all_of_it
+    assert len(printed) == 1
 
 
 def test_functions_in_llvms_own_words_are_part_of_what_is_built(root, monkeypatch):
