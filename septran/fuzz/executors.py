@@ -102,10 +102,16 @@ def executors(case: RandomCase, options: ExecutorOptions) -> Mapping[str, Run]:
     return found
 
 
-def _kernel(files: CaseFiles, name: str, machine: str, **options: Any) -> Kernel:
-    """Return a kernel compiled for the case's inputs, so that refusals are raised here."""
+def _kernel(
+    files: CaseFiles, name: str, machine: str, guard: bool = False, **options: Any
+) -> Kernel:
+    """Return a kernel compiled for the case's inputs, so that refusals are raised here.
+
+    Between guard pages another function is run, of which the code is made there.
+    """
     kernel = _compiled(files, name, machine, **options)
-    _specialised(kernel, files.case).stages.executable  # noqa: B018  # built now
+    stages = _specialised(kernel, files.case).stages
+    _ = stages.tensor_ir if guard else stages.executable  # made now
     return kernel
 
 
@@ -142,7 +148,8 @@ def _accepted() -> Iterator[None]:
 
 
 def _cpu(files: CaseFiles, guard: bool) -> float:
-    return _checked(_kernel(files, "cpu-x86", _cpu_machine(files)), files.case, guard)
+    kernel = _kernel(files, "cpu-x86", _cpu_machine(files), guard)
+    return _checked(kernel, files.case, guard)
 
 
 def _cpu_machine(files: CaseFiles) -> str:

@@ -8,6 +8,7 @@ import septran
 from septran import operators
 from septran.errors import SepTranError
 from septran.fuzz import executors, make_case
+from tests.targets.cpu.between_guards import check_between_guards
 
 pytestmark = pytest.mark.both_widths
 
@@ -63,8 +64,7 @@ def across(Y: task.Tensor["N", "M", task.float32], X: task.Tensor["M", "N"]):
 @pytest.mark.parametrize(("m", "n", "k", "dtype", "flags"), PRODUCTS, ids=str)
 def test_ragged_columns_read_no_panel_that_is_not_there(m, n, k, dtype, flags):
     sizes = {"M": m, "N": n, "K": k}
-    kernel = septran.compile("gemm", "cpu-x86", shapes=sizes, dtypes=dtype, static=flags)
-    kernel.check(guard=True).raise_if_wrong()
+    check_between_guards("gemm", "cpu-x86", shapes=sizes, dtypes=dtype, static=flags)
 
 
 @pytest.mark.one_in(3)
@@ -87,8 +87,7 @@ def test_lanes_that_are_stored_one_by_one_are_those_of_one_vector(tmp_path):
     """The count of columns that are left is more than a vector's where several vectors are left."""
     file = tmp_path / "across.py"
     file.write_text(ACROSS, encoding="utf-8")
-    kernel = septran.compile(file, "cpu-x86", shapes={"M": 8, "N": 65}, tunables={"block_N": 32})
-    kernel.check(guard=True).raise_if_wrong()
+    check_between_guards(file, "cpu-x86", shapes={"M": 8, "N": 65}, tunables={"block_N": 32})
 
 
 @pytest.mark.one_in(3)
@@ -96,8 +95,7 @@ def test_lanes_that_are_stored_one_by_one_are_those_of_one_vector(tmp_path):
 @pytest.mark.parametrize(("sizes", "tunables"), IMAGES, ids=str)
 def test_ragged_images_are_read_within_themselves(operator, sizes, tunables):
     shapes = dict(zip("BCHWORS", sizes, strict=True))
-    kernel = septran.compile(operator, "cpu-x86", shapes=shapes, tunables=tunables)
-    kernel.check(guard=True).raise_if_wrong()
+    check_between_guards(operator, "cpu-x86", shapes=shapes, tunables=tunables)
 
 
 @pytest.mark.slow
@@ -105,10 +103,7 @@ def test_ragged_images_are_read_within_themselves(operator, sizes, tunables):
 def test_every_operator_stays_within_its_buffers(name):
     """Of each the case whose extents are the most ragged, the last."""
     case = operators.cases(name)[-1]
-    kernel = septran.compile(
-        name, "cpu-x86", shapes=case.sizes, static=case.static, dtypes=case.dtype
-    )
-    kernel.check(guard=True).raise_if_wrong()
+    check_between_guards(name, "cpu-x86", shapes=case.sizes, static=case.static, dtypes=case.dtype)
 
 
 def test_a_filter_of_one_row_is_packed_into_its_own_panel():
@@ -125,8 +120,7 @@ def test_a_filter_of_one_row_is_packed_into_its_own_panel():
 def test_a_short_row_across_panels_stays_within_them():
     """A whole vector was written where the row's elements are a panel's width apart."""
     shapes = {"M": 8, "N": 16, "K": 2}
-    kernel = septran.compile("fp8_gemm", "cpu-x86", shapes=shapes, tunables={"block_N": 1})
-    kernel.check(guard=True).raise_if_wrong()
+    check_between_guards("fp8_gemm", "cpu-x86", shapes=shapes, tunables={"block_N": 1})
 
 
 @pytest.mark.slow
@@ -135,7 +129,7 @@ def test_random_programs_stay_within_their_buffers(tmp_path):
     for seed in range(SEEDS):
         files = executors.CaseFiles.write(make_case(seed), tmp_path / str(seed))
         try:
-            kernel = executors._kernel(files, "cpu-x86", executors._cpu_machine(files))
+            kernel = executors._kernel(files, "cpu-x86", executors._cpu_machine(files), guard=True)
         except SepTranError:
             continue
         kernel.check(*files.case.arrays().values(), guard=True).raise_if_wrong()

@@ -9,6 +9,7 @@ from septran import task
 from septran.ir import expressions as ex
 from septran.targets.cpu.map.windows import written_out
 from septran.tile.nodes import Compute, nodes
+from tests.targets.cpu.between_guards import check_between_guards
 
 
 @task.define(leaf=True)
@@ -49,17 +50,15 @@ KINDS = ("sum", "padded max", "weighted", "min of sums", "count")
 FLAGS = ({}, {"padding": 1}, {"stride": 2, "padding": 2, "R": 4}, {"R": 7, "padding": 3})
 
 
-def checked(kind, flags, dtype, guard):
-    kernel = septran.compile(
-        filtered, "cpu-x86", shapes={"H": 11, "W": 83}, static={"kind": kind, **flags}, dtypes=dtype
-    )
-    kernel.check(guard=guard).raise_if_wrong()
+def asked(kind, flags, dtype):
+    return {"shapes": {"H": 11, "W": 83}, "static": {"kind": kind, **flags}, "dtypes": dtype}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_windows_are_reduced_rightly(kind, vectors):
     del vectors
-    checked(kind, FLAGS[2], "float32", guard=False)
+    kernel = septran.compile(filtered, "cpu-x86", **asked(kind, FLAGS[2], "float32"))
+    kernel.check().raise_if_wrong()
 
 
 MORE = [(kind, FLAGS[2], dtype) for kind in KINDS for dtype in ("float32", "float16", "int8")]
@@ -74,7 +73,7 @@ MORE = [(kind, FLAGS[2], dtype) for kind in KINDS for dtype in ("float32", "floa
 )
 def test_all_windows_are_reduced_within_their_buffers(kind, flags, dtype, vectors):
     del vectors
-    checked(kind, flags, dtype, guard=True)
+    check_between_guards(filtered, **asked(kind, flags, dtype))
 
 
 def expression(logic, sizes, **static):
