@@ -59,12 +59,12 @@ def _role(reads: bool, writes: bool) -> str:
 def _arrays(kernel: Kernel) -> dict[str, Any]:
     """Inputs by their bytes, and each output's exact elements with what they may be away by."""
     from septran.runtime.accuracy import SAFETY, error_bounds
-    from septran.runtime.checks import flushed_types
+    from septran.runtime.checks import product_rules
 
     given = kernel.sample()
     inputs = {n: np.ascontiguousarray(x) for n, x in given.items() if isinstance(x, np.ndarray)}
-    flushed = flushed_types(kernel.stages.tile_program)
-    bounds = error_bounds(kernel.stages.task_tree, inputs, {}, flushed)
+    rules = product_rules(kernel.stages.tile_program)
+    bounds = error_bounds(kernel.stages.task_tree, inputs, {}, rules)
     found = {f"in {name}": x.reshape(-1).view(np.uint8) for name, x in inputs.items()}
     chance = np.random.default_rng(0)
     for name, bound in bounds.items():

@@ -28,8 +28,8 @@ from benchmarks.gpu_rivals import exact, rivals
 
 FLUSH_BYTES = 256 << 20
 ROUNDS = 30
-ISSUED = 500
-"""Calls in a row, for the host's share of one; as many fit into the GPU's queue."""
+ISSUED, ISSUED_SECONDS = 500, 0.02
+"""Calls in a row, for the host's share of one: what fits into the GPU's queue and this time."""
 SEED = 2026
 POISON = 0xFF
 """Of the bytes of outputs before a call: NaN in floats, so that what is never written is found."""
@@ -89,18 +89,30 @@ def arguments(meta: Mapping[str, Any], given: Mapping[str, Any], device: str) ->
     return [*tensors, *meta["scalars"]]
 
 
-def error_of_bound(found: torch.Tensor, value: Any, allowed: Any) -> float:
-    """The greatest deviation as a part of what rounding allows; infinite for a NaN of its own."""
+def error_of_bound(found: torch.Tensor, value: Any, allowed: Any) -> tuple[float, str]:
+    """The greatest deviation as a part of what rounding allows, and words if that is too much.
+
+    It is infinite for a NaN that is not in the exact result.
+    """
     actual = found.double()
     same = (actual == value) | (actual.isnan() & value.isnan())
     away = (actual - value).abs() / allowed
     away = torch.where(same | allowed.isinf(), 0.0, away)
     away = torch.where(away.isnan(), math.inf, away)
-    return float(away.max()) if away.numel() else 0.0
+    if not away.numel():
+        return 0.0, ""
+    worst = float(away.max())
+    if worst <= 1:
+        return worst, ""
+    at = int(away.argmax())
+    got, want = (float(x.expand_as(away).reshape(-1)[at]) for x in (actual, value))
+    return worst, f"{int((away > 1).sum())} of {away.numel()} wrong; {got:g}, not {want:g} at {at}"
 
 
-def against(arrays: Mapping[str, Any], name: str, found: torch.Tensor, device: str) -> float:
-    """The greatest deviation of the elements of an output that a bundle has."""
+def against(
+    arrays: Mapping[str, Any], name: str, found: torch.Tensor, device: str
+) -> tuple[float, str]:
+    """The same for the elements of an output that a bundle has."""
     at, value, allowed = (
         torch.from_numpy(np.ascontiguousarray(arrays[f"{what} {name}"])).to(device)
         for what in ("at", "exact", "allowed")
@@ -121,12 +133,15 @@ def run(case: Loaded, device: str = "cuda", check_only: bool = False) -> dict[st
         errors = {name: error_of_bound(first, *exact(meta, given))}
     else:
         errors = {name: against(arrays, name, x, device) for name, x in outputs}
-    result = {"name": case.place.name, "error": max(errors.values()), "errors": errors}
+    wrong = {name: words for name, (_, words) in errors.items() if words}
+    worst = max(error for error, _ in errors.values())
+    result: dict[str, Any] = {"name": case.place.name, "error": worst, "wrong": wrong}
     if check_only or arrays is not None:
         return result
     sides = {"SepTran": lambda: case.function(*called), **_usable(rivals(meta, given))}
-    result["seconds"] = interleaved(sides)
-    return {**result, "host_seconds": host_seconds(sides["SepTran"])}
+    seconds = interleaved(sides)
+    host = host_seconds(sides["SepTran"], seconds["SepTran"])
+    return {**result, "seconds": seconds, "host_seconds": host}
 
 
 def _usable(calls: Mapping[str, Callable[[], object]]) -> dict[str, Callable[[], object]]:
@@ -166,15 +181,15 @@ def interleaved(
     }
 
 
-def host_seconds(call: Callable[[], object]) -> float:
-    """What issuing one call costs the host, by calls that fit into the GPU's queue."""
-    best = math.inf
+def host_seconds(call: Callable[[], object], seconds: float) -> float:
+    """What issuing one call costs the host; the GPU takes so many seconds for it."""
+    best, count = math.inf, max(3, min(ISSUED, int(ISSUED_SECONDS / seconds)))
     for _ in range(5):
         torch.cuda.synchronize()
         start = time.perf_counter()
-        for _ in range(ISSUED):
+        for _ in range(count):
             call()
-        best = min(best, (time.perf_counter() - start) / ISSUED)
+        best = min(best, (time.perf_counter() - start) / count)
     torch.cuda.synchronize()
     return best
 
@@ -201,7 +216,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--check-only", action="store_true")
-    options = parser.parse_args(words)
+    options = parser.parse_intermixed_args(words)
     names = iter(options.cases) if options.cases else (line.strip() for line in sys.stdin)
     for answer in answers(options.folder, names, options.check_only):
         print(json.dumps(answer), flush=True)

@@ -63,15 +63,19 @@ def to_cpp(source: str, arch: str = "sm_90a") -> Translation:
 
 
 def _arrays(text: str) -> str:
-    """Register with the runtime the bounds of a kernel's own arrays whose addresses it takes."""
+    """A kernel's own arrays hold NaN at first, as registers hold anything on a GPU.
 
-    def registered(found: re.Match[str]) -> str:
+    Those whose addresses it takes tell the runtime their bounds.
+    """
+
+    def declared(found: re.Match[str]) -> str:
         name = found[2]
+        poisoned = f"{found[0]} __builtin_memset({name}, 0xff, sizeof {name});"
         if not re.search(rf"&\(?{name}\b", text):
-            return found[0]
-        return f"{found[0]} emu::LocalArray emu_{name}({name}, sizeof({name}));"
+            return poisoned
+        return f"{poisoned} emu::LocalArray emu_{name}({name}, sizeof({name}));"
 
-    return _KERNEL.sub(lambda kernel: _LOCAL.sub(registered, kernel[0]), text)
+    return _KERNEL.sub(lambda kernel: _LOCAL.sub(declared, kernel[0]), text)
 
 
 def _assembly(source: str) -> str:

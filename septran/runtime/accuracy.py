@@ -123,15 +123,25 @@ def compare(name: str, found: Array, expected: Bounded) -> Accuracy:
     )
 
 
+@dataclass(frozen=True)
+class ProductRules:
+    """How instructions compute products with less than the accuracy of their element types."""
+
+    flushed: frozenset[str] = frozenset()
+    """Types of operands whose subnormal numbers may be taken for zero."""
+    sum_bits: Mapping[str, int] = field(default_factory=dict)
+    """By the operands' type, how many bits of each term are added, counted from the greatest's."""
+
+
 def error_bounds(
     tree: TaskTree,
     arrays: Mapping[str, Array],
     scalars: Mapping[str, float | int] | None = None,
-    flushed: frozenset[str] = frozenset(),
+    rules: ProductRules | None = None,
 ) -> dict[str, Bounded]:
     """Return the exact value and error bound of every output; missing outputs start at zero.
 
-    Products of operands of `flushed` types may take what is below their normal numbers for zero.
+    `rules` are those of the instructions that a kernel was mapped to.
 
     Raises:
         NoBoundError: for a primitive that is not known here.
@@ -142,7 +152,7 @@ def error_bounds(
         start = cast(exact(np.zeros(param.shape) if given is None else given), param.dtype)
         held[param.name] = _Held(_Tensor(param.dtype, start), View.whole(param.name, param.shape))
     numbers = {s.name: s.default for s in tree.scalars if s.default is not None}
-    run = _Run({}, {**numbers, **(scalars or {})}, flushed)
+    run = _Run({}, {**numbers, **(scalars or {})}, rules or ProductRules())
     for name, own in held.items():
         run.has_indices(name, own.tensor)
     with np.errstate(all="ignore"):
@@ -206,9 +216,10 @@ class _Tensor:
             write(counter, view, values, np.zeros(()))
 
     def accumulate(
-        self, view: View, values: Mapping[Var, int], a: Bounded, b: Bounded, count: int
+        self, view: View, values: Mapping[Var, int], a: Bounded, b: Bounded, bits: int | None
     ) -> None:
-        """Add ``a @ b``: `count` products to each element."""
+        """Add ``a @ b``, whose terms are cut to so many `bits` where that is given."""
+        count = a.value.shape[1]
         if not is_float(self.dtype):
             product = np.matmul(a.value.astype(self.value.dtype), b.value.astype(self.value.dtype))
             total = read(self.value, view, values) + product
@@ -231,7 +242,10 @@ class _Tensor:
                 error = np.where(lost, np.inf, error)
         product = np.matmul(a.value.astype(float), b.value.astype(float))
         magnitude = read(self.magnitude, view, values) + (x + a.error) @ (y + b.error)
-        write(self.value, view, values, read(self.value, view, values) + product)
+        before = read(self.value, view, values)
+        write(self.value, view, values, before + product)
+        if bits is not None:
+            error = error + rounding.cut_terms(a.value, b.value, before, bits)
         # 0 times what is unknown may be NaN, and so is unknown itself.
         write(self.error, view, values, np.where(np.isnan(error), np.inf, error))
         write(self.magnitude, view, values, np.where(np.isnan(magnitude), np.inf, magnitude))
@@ -270,7 +284,7 @@ class _Run:
     values: dict[Var, Any]
     """Of loop indices, and tensors of integers by `table_of`."""
     scalars: Mapping[str, float | int]
-    flushed: frozenset[str] = frozenset()
+    rules: ProductRules = field(default_factory=ProductRules)
     integers: dict[str, _Tensor] = field(default_factory=dict)
     """Tensors that elements may be read from, by their names in the tree."""
     doubt: bool = False
@@ -345,7 +359,7 @@ class _Run:
     def factor(self, view: View, env: dict[str, _Held]) -> Bounded:
         """Return an operand of a product; some instructions flush its subnormal numbers to zero."""
         found = self.read(view, env)
-        return rounding.flushed(found) if found.dtype in self.flushed else found
+        return rounding.flushed(found) if found.dtype in self.rules.flushed else found
 
     def primitive(self, statement: Primitive, env: dict[str, _Held]) -> None:
         target = env[statement.operands[0].tensor]
@@ -353,7 +367,8 @@ class _Run:
         match statement.name:
             case "gemm":
                 a, b = (self.factor(v, env) for v in statement.operands[1:])
-                target.tensor.accumulate(place, self.values, a, b, a.value.shape[1])
+                bits = self.rules.sum_bits.get(a.dtype)
+                target.tensor.accumulate(place, self.values, a, b, bits)
             case "accumulate":
                 target.tensor.add(place, self.values, self.read(statement.operands[1], env))
             case "copy" | "cast":

@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 
 from septran.dtypes import POISON, itemsize, numpy_dtype
-from septran.runtime.accuracy import Accuracy, WrongResultError, compare, error_bounds
+from septran.runtime.accuracy import (
+    Accuracy,
+    ProductRules,
+    WrongResultError,
+    compare,
+    error_bounds,
+)
 from septran.runtime.signature import Specialisation, TensorParam
 from septran.tile.nodes import Compute, TileProgram, nodes
 
@@ -65,8 +71,8 @@ def check(
     guarded = {t.name: Guarded.of(t, arrays.get(t.name)) for t in specialisation.tensors}
     touched = list(launch([g.array for g in guarded.values()]) or ())
     numbers = {s.name: v for s, v in zip(specialisation.scalars, scalars, strict=True)}
-    flushed = flushed_types(specialisation.stages.tile_program)
-    bounds = error_bounds(specialisation.stages.task_tree, arrays, numbers, flushed)
+    rules = product_rules(specialisation.stages.tile_program)
+    bounds = error_bounds(specialisation.stages.task_tree, arrays, numbers, rules)
     for tensor in specialisation.tensors:
         if guarded[tensor.name].overrun():
             touched.append(f"memory beside {tensor.name} was written to")
@@ -79,16 +85,20 @@ def check(
     return Check(name, outputs, tuple(touched))
 
 
-def flushed_types(program: TileProgram) -> frozenset[str]:
-    """The element types of operands whose subnormal numbers an instruction flushes to zero."""
-    machine = program.machine
-    return frozenset(
-        program.buffer(operand.buffer).dtype
-        for node in nodes(program.body)
-        if isinstance(node, Compute)
-        and machine.instruction(node.instruction).options.get("flushes")
-        for operand in node.operands[1:]
-    )
+def product_rules(program: TileProgram) -> ProductRules:
+    """How the instructions that a program's products are mapped to depart from exact terms."""
+    flushed: set[str] = set()
+    bits: dict[str, int] = {}
+    for node in nodes(program.body):
+        if not isinstance(node, Compute):
+            continue
+        options = program.machine.instruction(node.instruction).options
+        types = {program.buffer(operand.buffer).dtype for operand in node.operands[1:]}
+        if options.get("flushes"):
+            flushed |= types
+        if kept := options.get("sum_bits"):
+            bits |= {dtype: min(kept, bits.get(dtype, kept)) for dtype in types}
+    return ProductRules(frozenset(flushed), bits)
 
 
 @dataclass(frozen=True)

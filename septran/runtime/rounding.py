@@ -62,6 +62,10 @@ def exact(value: Any) -> Bounded:
     return Bounded(array, np.zeros(array.shape), dtype)
 
 
+ADDED = 32
+"""Products of 8 bits that a tensor core adds at once."""
+
+
 def rounded(value: Array, error: Array, dtype: str, units: float = 1.0) -> Bounded:
     """Return the result of a float operation off by `units` of roundoff; 0 for exact ones.
 
@@ -93,6 +97,24 @@ def gamma(count: Array | float, dtype: str) -> Any:
     product = np.asarray(count) * unit_roundoff(dtype)
     # The lemma needs n*u < 1; from 1/2 on its bound is the whole value, and promises nothing.
     return np.where(product < 0.5, product / (1 - np.minimum(product, 0.5)), np.inf)
+
+
+def cut_terms(a: Array, b: Array, before: Array, bits: int) -> Any:
+    """Return a bound on what is lost of ``before + a @ b`` where an adder keeps so many bits.
+
+    Tensor cores add `ADDED` products and the sum so far at once: they align these terms to the
+    greatest of them, and cut off what is below the last of its bits. Source: Fasi, Higham, Mikaitis
+    and Pranesh, Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science 7 (2021), e330.
+    """
+    total = _real(before)
+    count = a.shape[1]
+    largest_products = size(a).max(1, initial=0)[:, None] * size(b).max(0, initial=0)
+    greatest = np.maximum(size(before), largest_products)
+    for first in range(0, count, ADDED):
+        step = slice(first, first + ADDED)
+        total = total + _real(a)[:, step] @ _real(b)[step]
+        greatest = np.maximum(greatest, size(total))
+    return (count + -(-count // ADDED)) * 2.0 ** (1 - bits) * greatest
 
 
 def smallest(dtype: str) -> float:

@@ -27,6 +27,7 @@ from septran.errors import CallError, SepTranError, nearest
 from septran.mapping.tune import Candidate, Point
 from septran.request import CompileRequest, Logic
 from septran.runtime.accuracy import Accuracy, compare, error_bounds
+from septran.runtime.checks import product_rules
 from septran.runtime.gpu import runs_here
 from septran.runtime.kernel import Kernel
 from septran.runtime.stages import Stages
@@ -232,7 +233,8 @@ class Search:
         """Return what is wrong with the written outputs; empty where all is right."""
         if not self.exact:
             tree = kernel.stages.task_tree
-            self.exact = error_bounds(tree, kernel.sample(SEED), dict(self.scalars))
+            rules = product_rules(kernel.stages.tile_program)
+            self.exact = error_bounds(tree, kernel.sample(SEED), dict(self.scalars), rules)
         tensors = {t.name: t for t in kernel.specialisations[-1].tensors}
         found: list[Accuracy] = []
         for name, bound in self.exact.items():

@@ -128,6 +128,22 @@ def test_scratch_is_nan_until_it_is_written():
     assert np.isnan(o[0])
 
 
+def test_registers_are_nan_until_they_are_written():
+    """On a GPU they hold what was there: an H100 multiplied it by zeros, and NaN came out."""
+    text = """extern "C" __global__ void k(float* o) {
+    alignas(16) float x[2];
+    x[1] = 1.f;
+    o[0] = x[0] * 0.f;
+    o[1] = x[1];
+}
+"""
+    launch = KernelLaunch("k", 1, 1, 1, 0, (Pointer("o", "float32", "o"),))
+    o = np.zeros(2, np.float32)
+    emulate(CudaProgram(text, (launch,), (), ("o",)), {"o": o})
+    assert np.isnan(o[0])
+    assert o[1] == 1
+
+
 def test_the_trace_has_the_form_of_the_dsa(launch, ptx, tensor_map, random):
     x, o = random("float32", 32, 32), np.zeros((32, 32), np.float32)
     text = (

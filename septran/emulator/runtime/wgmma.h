@@ -45,6 +45,36 @@ inline void load_b(const WgmmaOperation& o, float* b) {
       b[o.mn_major_b ? y * n + mn + e : (y + e) * n + mn] = v[e];
   });
 }
+// Terms of 8-bit floats, and the sum so far, are aligned to the greatest of them and cut off 13 bits
+// behind its point (DeepSeek-V3, arXiv 2412.19437, 3.3.2; SageAttention2, arXiv 2411.10958).
+constexpr int kFractionBits = 13;
+inline float cut_sum(const float* terms, uint32_t count, float sum) {
+  float greatest = std::fabs(sum);
+  bool finite = std::isfinite(sum);
+  for (uint32_t x = 0; x < count; ++x) {
+    greatest = std::max(greatest, std::fabs(terms[x]));
+    finite &= bool(std::isfinite(terms[x]));
+  }
+  if (!finite || greatest == 0) {
+    for (uint32_t x = 0; x < count; ++x) sum += terms[x];
+    return sum;
+  }
+  double unit = std::ldexp(1.0, std::ilogb(greatest) - kFractionBits);
+  double total = std::trunc(sum / unit);
+  for (uint32_t x = 0; x < count; ++x) total += std::trunc(terms[x] / unit);
+  return float(total * unit);
+}
+inline void multiply_cut(const WgmmaOperation& o, const float* a, const float* b) {
+  uint32_t n = uint32_t(o.shape.n), k = uint32_t(o.shape.k);
+  float terms[32], sign = float(o.sign_a * o.sign_b);
+  for (uint32_t l = 0; l < 32; ++l)
+    for (uint32_t i = 0; i < n / 2; ++i) {
+      uint32_t r = l / 4 + 8 * (i >> 1 & 1), c = 8 * (i / 4) + 2 * (l % 4) + (i & 1);
+      for (uint32_t x = 0; x < k; ++x) terms[x] = sign * a[r * k + x] * b[x * n + c];
+      uint32_t* to = o.lanes[l][i];
+      *to = bit_cast<uint32_t>(cut_sum(terms, k, o.accumulate ? bit_cast<float>(*to) : 0.f));
+    }
+}
 inline void multiply(const WgmmaOperation& o) {
   uint32_t n = uint32_t(o.shape.n), k = uint32_t(o.shape.k);
   float a[16 * 32];
@@ -54,6 +84,7 @@ inline void multiply(const WgmmaOperation& o) {
   float *b = b_memory.data(), *d = d_memory.data();
   load_a(o, a);
   load_b(o, b);
+  if (o.shape.a == Type::e4m3 || o.shape.a == Type::e5m2) return multiply_cut(o, a, b);
   for (uint32_t r = 0; r < 16; ++r) {
     float* row = d + r * n;
     std::fill(row, row + n, 0.f);

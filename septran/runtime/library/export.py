@@ -18,7 +18,7 @@ from septran.argument_checks import WrongArgumentError, write_error
 from septran.dtypes import numpy_dtype
 from septran.runtime.accuracy import SAFETY, NoBoundError, error_bounds
 from septran.runtime.cache import without_places
-from septran.runtime.checks import flushed_types, sample
+from septran.runtime.checks import product_rules, sample
 from septran.runtime.errors import NotExportableError
 from septran.runtime.library.load import FORMAT, KEY, is_library
 from septran.runtime.manifest import MANIFEST, intact, write_manifest
@@ -247,7 +247,7 @@ def _reference(versions: Sequence[Specialisation]) -> ReferenceCall | None:
     numbers = {s.name: 1 if s.default is None else s.default for s in latest.scalars}
     try:
         found = [
-            error_bounds(v.stages.task_tree, inputs, numbers, flushed_types(v.stages.tile_program))
+            error_bounds(v.stages.task_tree, inputs, numbers, product_rules(v.stages.tile_program))
             for v in versions
         ]
     except (NoBoundError, IndexRangeError, CountRangeError):

@@ -131,6 +131,16 @@ rules:
 """
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_transposed_operand_has_zeros_where_its_sum_ends_within_a_tile(dtype):
+    """Its registers there are of no element, and what they hold times zero was NaN on an H100."""
+    kernel = septran.compile(
+        "attention_backward", "nvidia-h200", dtypes=dtype, emulate=True,
+        shapes={"B": 1, "H": 2, "G": 1, "M": 33, "N": 70, "D": 16},
+    )  # fmt: skip
+    kernel.check().raise_if_wrong()
+
+
 def test_a_computed_panel_that_ends_within_a_tile_is_summed_with_zeros():
     shapes = {"M": 48, "N": 72, "K": 76}
     kernel = septran.compile(left_parts, COMPUTED, emulate=True, shapes=shapes, dtypes="float16")

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from septran.ir.index import Index
+from septran.ir.index import Index, axis
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragment.registers import RegisterLoop, exists, register_digits
 from septran.tile.nodes import Compute, Region
@@ -41,16 +41,18 @@ def clear(context: Context, region: Region, axes: Sequence[int]) -> None:
     A part that begins elsewhere is read through shared memory, with zeros for what is missing:
     its buffer has elements beyond it, which stay.
     """
-    if not region.is_plain:
+    own = _axes_of(region)
+    if own is None:
         return
-    ragged = [n for n in axes if region.valid[n] != Index.of(region.shape[n])]
+    valid = tuple(region.valid[n] for n in own)
+    ragged = [m for m, n in enumerate(own) if n in axes and valid[m] != Index.of(region.shape[n])]
     storage = context.storages[region.buffer]
     fragment = storage.fragment
     if not ragged or fragment is None:
         return
     walk = RegisterLoop(context, fragment)
     with walk.over(register_digits(fragment)):
-        there = exists(context, walk.coordinates, region.valid, ragged)
+        there = exists(context, walk.coordinates, valid, ragged)
         if there is not None:
             spot = Index()
             for digit in register_digits(fragment):
@@ -60,3 +62,15 @@ def clear(context: Context, region: Region, axes: Sequence[int]) -> None:
                 there, storage.flat[at], context.arithmetic.constant(0, storage.dtype)
             )
             context.writer.store(storage.flat, at, value)
+
+
+def _axes_of(region: Region) -> tuple[int, ...] | None:
+    """Return which axis of a region each axis of its buffer is, as it may be transposed.
+
+    None where a part begins elsewhere.
+    """
+    numbers = {Index.of(axis(n)): n for n in range(region.rank)}
+    found = [numbers.get(entry) for entry in region.index]
+    if None in found or len(set(found)) != region.rank:
+        return None
+    return tuple(n for n in found if n is not None)

@@ -178,8 +178,8 @@ def _remark_on_sums(context: Context, node: Compute) -> None:
         about, kind = node.operands[0].buffer, context.buffer(node.operands[0].buffer).dtype
         context.remark(
             "decision", about,
-            f"{node.instruction} adds about {bits} bits of each product: on the machine {about} is "
-            f"less exact than sums in {kind}, which `check` allows for and the emulator computes",
+            f"{node.instruction} adds about {bits} bits of each product, so that {about} is less "
+            f"exact than sums in {kind}; the emulator does the same, and `check` allows for it",
             "bind `gemm: simt` where that matters; it is slow",
         )  # fmt: skip
 
