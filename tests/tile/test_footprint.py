@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import septran
+from septran import task
 from septran.ir.index import Index, axis
 from septran.tile.nodes import Region
 from septran.tile.verify.footprint import footprint, meet, scattered
@@ -34,6 +35,26 @@ def test_nothing_and_padding_are_no_elements():
     assert box == ((0, -1), (0, -1))
     assert cells.size == 0
     assert list(footprint(rows(65, 15), (7, 10), {})[1]) == [65, 66, 67, 68, 69]
+
+
+@task.define(leaf=True)
+def twice(Y, X):
+    """Y is twice X."""
+    Y[:, :] = X + X
+
+
+@task.define
+def phases(Y: task.Tensor["B", "M", "4 * N"], X: task.Tensor["B", "M", "N"]):
+    """Every fourth column, from each of the first four on."""
+    apart = Y.reshape(*X.shape, 4)
+    for b, p in task.parallel_range(X.shape[0], 4):
+        task.launch(twice, apart[b, :, :, p], X[b])
+
+
+def test_columns_between_others_do_not_meet():
+    """Copies out of both are in flight at a time, which was taken for a fault of the passes."""
+    kernel = septran.compile(phases, "dsa-sim", shapes={"B": 2, "M": 5, "N": 9})
+    kernel.check().raise_if_wrong()
 
 
 def test_only_reshaped_buffers_are_scattered():

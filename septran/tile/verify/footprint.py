@@ -1,7 +1,7 @@
 """The exact elements that regions touch, where a box around them would include too many.
 
 The tiles of a reshaped tensor lie beside each other in memory, but the boxes around them overlap:
-the last row of one is the first of the next.
+the last row of one is the first of the next. So do those of even and of odd columns.
 """
 
 from __future__ import annotations
@@ -14,16 +14,26 @@ import numpy as np
 from septran.ir.gather import coordinates, extents
 from septran.ir.index import Var
 from septran.tile.analyses.loops import affine
-from septran.tile.nodes import Region, TileProgram, nodes, regions
+from septran.tile.nodes import Region, TileProgram, nodes, regions, writes
 
 Cells = np.ndarray[Any, np.dtype[np.int64]]
 Box = tuple[tuple[int, int], ...]
 
 
 def scattered(program: TileProgram) -> frozenset[str]:
-    """Return buffers that some region touches through a map that is not affine."""
-    found = {r.buffer for node in nodes(program.body) for r in regions(node) if affine(r) is None}
+    """Return buffers that a region touches through a map that is not affine, or writes in steps."""
+    found: set[str] = set()
+    for node in nodes(program.body):
+        found |= {r.buffer for r in regions(node) if affine(r) is None}
+        # What is only read in steps, as windows are, meets no other read: its box is enough.
+        found |= {r.buffer for r in writes(node) if _in_steps(r)}
     return frozenset(found)
+
+
+def _in_steps(region: Region) -> bool:
+    """Return whether there are elements between those that neighbours along an axis touch."""
+    rows = affine(region) or ()
+    return any(len(factors) == 1 and abs(factors[0][1]) > 1 for _, factors in rows)
 
 
 def footprint(
