@@ -132,6 +132,7 @@ def test_a_wrong_function_is_found_with_its_element(files):
 
 
 @pytest.mark.slow
+@pytest.mark.one_width
 def test_a_write_beyond_the_tile_is_found_between_guard_pages(files):
     changed(files / "kernels.cpp", "C(i, j) = sum;", "C(i, j) = sum; C(i + 4096, j) = 0;")
     assert not compiled(files).check(*operands(), guard=True).right
@@ -319,6 +320,7 @@ rules:
 
 
 @pytest.mark.slow
+@pytest.mark.one_width
 def test_a_library_carries_the_function_along(files):
     if shutil.which("ar") is None:
         pytest.skip("no archiver here")

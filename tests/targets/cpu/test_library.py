@@ -183,6 +183,7 @@ def test_the_examples_are_clean_under_sanitizers(folder, library, tmp_path, comp
 
 @needs_cc
 @pytest.mark.slow
+@pytest.mark.one_width
 def test_openmp_runs_the_loops_if_asked(folder, library, tmp_path):
     done = built(folder, tmp_path, "check", CFLAGS=f"{WARNINGS} -fopenmp", LDFLAGS="-fopenmp")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -360,6 +361,7 @@ def test_pkg_config_finds_the_folder_as_it_stands(folder, library, tmp_path):
 @needs_cc
 @needs("cmake")
 @pytest.mark.slow
+@pytest.mark.one_width
 def test_cmake_finds_the_folder_as_it_stands(folder, library, tmp_path):
     place = fresh(tmp_path / "fresh")
     ran("cmake", "-S", place, "-B", place / "build", f"-DCMAKE_PREFIX_PATH={folder}")
@@ -371,6 +373,7 @@ def test_cmake_finds_the_folder_as_it_stands(folder, library, tmp_path):
 @needs_cc
 @needs("cmake", "ctest")
 @pytest.mark.slow
+@pytest.mark.one_width
 def test_cmake_builds_tests_and_installs(folder, library, tmp_path):
     copy, prefix = shutil.copytree(folder, tmp_path / "copy"), tmp_path / "prefix"
     for library_file in copy.glob("lib/libmylib.*"):
@@ -389,6 +392,7 @@ def test_cmake_builds_tests_and_installs(folder, library, tmp_path):
 
 @needs_cc
 @pytest.mark.slow
+@pytest.mark.one_width
 def test_two_libraries_meet_in_one_program(folder, library, tmp_path):
     septran.export({"gemm": small_gemm()}, tmp_path / "other", name="other")
     small_gemm().export(tmp_path / "alone")

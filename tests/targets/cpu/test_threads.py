@@ -19,6 +19,8 @@ from septran.targets.cpu.run import threads
 from septran.targets.cpu.run.launcher import PIECES, launcher
 from septran.targets.cpu.run.threads import set_threads, usable_cores
 
+pytestmark = pytest.mark.one_width  # who runs a loop has nothing to do with the vectors in it
+
 CORES = usable_cores()
 several = pytest.mark.skipif(CORES < 2, reason="one core: nothing runs in parallel")
 Body = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
