@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +183,7 @@ def _library(c: Choices) -> RandomLogic:
         task, extents(task, sizes, case.static), kinds, static=dict(case.static)
     )
     new = renamed(operator)
-    outputs = written(task, dict(case.static))
+    outputs = _outputs(operator, tuple(case.static.items()))
     places = _places(task, shapes, dtypes, case.static)
     inputs = tuple(
         Input(new.tensors[n], shapes[n], dtypes[n], places.get(n))
@@ -190,6 +191,12 @@ def _library(c: Choices) -> RandomLogic:
         if n not in outputs
     )
     return RandomLogic(new.text, inputs, case.static, operator)
+
+
+@cache
+def _outputs(operator: str, static: tuple[tuple[str, Any], ...]) -> frozenset[str]:
+    """Return what an operator writes, which a trace shows: once for all cases that are drawn."""
+    return written(operators.load(operator), dict(static))
 
 
 def _bounded(

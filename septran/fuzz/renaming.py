@@ -11,6 +11,7 @@ import keyword
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from septran import operators
 from septran.task.frontend.loader import find_entry
@@ -32,6 +33,7 @@ class Renamed:
     """The new names of the entry's tensors by the old ones."""
 
 
+@cache  # a campaign draws the same operators again and again
 def renamed(operator: str, name: Callable[[str], str] = "my_{}".format) -> Renamed:
     """The library's `operator` with tasks, tensors, dimensions, temporaries as ``name(old)``.
 
