@@ -235,7 +235,7 @@ def reduce(function: str, x: Bounded, axis: int, dtype: str) -> Bounded:
     if function != "sum":
         pick = np.maximum if function == "max" else np.minimum
         value = pick.reduce(x.value, axis=axis, initial=identity(function, x.value.dtype))
-        return Bounded(value, x.error.max(axis=axis, initial=0.0), dtype)
+        return Bounded(value, _of_winners(function, x, axis), dtype)
     if not is_float(dtype):
         value = np.sum(x.value, axis=axis, dtype=x.value.dtype)
         return Bounded(value, _unknown(x.error.any(axis=axis)), dtype)
@@ -245,6 +245,16 @@ def reduce(function: str, x: Bounded, axis: int, dtype: str) -> Bounded:
     error = x.error.sum(axis=axis) + gamma(count, dtype) * magnitude
     error = np.where(overflows(value, magnitude, dtype), np.inf, error)
     return rounded(value, error, dtype, 0.0)
+
+
+def _of_winners(function: str, x: Bounded, axis: int) -> Array:
+    """Return the greatest error among those along an axis that may be the extreme."""
+    sign = 1.0 if function == "max" else -1.0
+    signed, error = sign * _real(x.value), np.broadcast_to(x.error, x.value.shape)
+    sure = np.fmax.reduce(signed - error, axis=axis, keepdims=True, initial=-np.inf)
+    behind = signed + error < sure  # never of NaN, which wins
+    found: Array = np.where(behind, 0.0, error).max(axis=axis, initial=0.0)
+    return found
 
 
 def scan(x: Bounded, dtype: str, **attributes: Any) -> Bounded:
@@ -439,14 +449,28 @@ def _rsqrt(v: Array, e: Array) -> Ends:
     return value, np.where(inside, 1 / np.sqrt(low) - value, np.where(e > 0, np.inf, 0.0))
 
 
+def _exponential(function: Callable[[Array], Array], log: float) -> Callable[[Array, Array], Ends]:
+    """Return the rule of a power of a base with this logarithm, which grows most to the right."""
+
+    def rule(v: Array, e: Array) -> Ends:
+        value = function(v)
+        # By factors where the end is near; far from it, as of -1e30 to within 1e23, those overflow.
+        far = np.where(np.isinf(value), np.inf, function(v + e) * _UPWARDS - value)
+        return value, np.where(e > 1, far, value * np.expm1(e * log))
+
+    return rule
+
+
+_UPWARDS = 1 + 1e-12
+"""What makes up for the rounding of an exponent's sum, in float64, up to its largest number."""
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 # Each rule bounds |f(v + d) - f(v)| for |d| <= e: exp(v + e) - exp(v) is exp(v) * expm1(e).
 _UNARY: Mapping[str, Callable[[Array, Array], Ends]] = {
     "neg": lambda v, e: (-v, e),
     "abs": lambda v, e: (np.abs(v), e),
-    "exp": lambda v, e: (np.exp(v), np.exp(v) * np.expm1(e)),
-    "exp2": lambda v, e: (np.exp2(v), np.exp2(v) * np.expm1(e * math.log(2))),
+    "exp": _exponential(np.exp, 1.0),
+    "exp2": _exponential(np.exp2, math.log(2)),
     "log": _logarithm(np.log, 1.0),
     "log2": _logarithm(np.log2, 1 / math.log(2)),
     "sqrt": _sqrt,
@@ -514,6 +538,13 @@ def _power(x: Bounded, y: Bounded) -> Ends:
     return value, np.where(crosses, inside, error)
 
 
+def _of_winner(x: Bounded, y: Bounded, ahead: Array) -> Array:
+    """Return the error of what is chosen, of either if unsure: x is `ahead` of y by so much."""
+    doubt = x.error + y.error
+    found = np.where(-ahead > doubt, y.error, np.maximum(x.error, y.error))
+    return np.where(ahead > doubt, x.error, found)
+
+
 _BINARY: Mapping[str, Callable[[Bounded, Bounded], Ends]] = {
     "add": lambda x, y: (x.value + y.value, x.error + y.error),
     "subtract": lambda x, y: (x.value - y.value, x.error + y.error),
@@ -522,6 +553,6 @@ _BINARY: Mapping[str, Callable[[Bounded, Bounded], Ends]] = {
     "floor_divide": _floor_divide,
     "remainder": _remainder,
     "power": _power,
-    "maximum": lambda x, y: (np.maximum(x.value, y.value), np.maximum(x.error, y.error)),
-    "minimum": lambda x, y: (np.minimum(x.value, y.value), np.maximum(x.error, y.error)),
+    "maximum": lambda x, y: (np.maximum(x.value, y.value), _of_winner(x, y, x.value - y.value)),
+    "minimum": lambda x, y: (np.minimum(x.value, y.value), _of_winner(x, y, y.value - x.value)),
 }

@@ -53,6 +53,27 @@ def test_an_operand_s_error_goes_through_a_function(name):
         holds(unary(name, x, "float64"), function(around(x)))
 
 
+@pytest.mark.parametrize(("name", "function"), [("exp", np.exp), ("exp2", np.exp2)])
+@pytest.mark.parametrize("error", [0.9, 1.5, 300.0, 900.0])
+def test_a_wide_error_goes_through_a_power(name, function, error):
+    x = about([-600.0, -3.0, 2.0], error)
+    with np.errstate(all="ignore"):
+        apart = function(x.value + x.error) - function(x.value)
+        found = unary(name, x, "float64").error
+    assert (found >= apart).all()
+    assert (found <= apart * (1 + 1e-9) + 1e-300).all()
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2"])
+def test_a_power_of_what_is_far_below_zero_is_nothing(name):
+    """A maximum that begins at -1e30 left all of a softmax unknown."""
+    x = about([-1e30, -1e4], [1e23, 900.0], "float32")
+    with np.errstate(all="ignore"):
+        bound = unary(name, x, "float32")
+    assert (bound.value == 0).all()
+    assert (bound.error <= 2.0**-126).all()
+
+
 def test_an_operand_s_error_goes_through_erf():
     import math
 
@@ -138,6 +159,7 @@ def test_products_are_off_by_no_more_than_their_corners():
         ),
         lambda: reduce("max", about([1.0, 2.0], [np.inf, 0.0]), 0, "float64"),
         lambda: unary("exp", about(88.72, 0.1, "float32"), "float32"),
+        lambda: unary("exp", about(800.0, 750.0, "float64"), "float64"),
         lambda: select(about(1.0, np.inf, "bool"), about(np.nan, 0.0), about(1.0, 0.0), "float64"),
     ],
 )
@@ -209,9 +231,25 @@ def test_sums_are_off_by_their_terms_and_by_one_rounding_each_addition():
     assert bound.error == pytest.approx(1.75)
     bound = reduce("sum", about(np.ones(1001), 0.0, "float32"), 0, "float32")
     assert bound.error == pytest.approx(1001 * 1000 * 2.0**-24, rel=1e-3)
-    assert reduce("max", about([1.0, 2.0], [0.5, 0.25]), 0, "float64").error == 0.5
+    assert reduce("max", about([1.0, 2.0], [0.75, 0.25]), 0, "float64").error == 0.75
     assert gamma(1, "float32") == pytest.approx(2.0**-24)
     assert np.isinf(gamma(2.0**24, "float32"))
+
+
+@pytest.mark.parametrize(("pair", "sign"), [("maximum", 1.0), ("minimum", -1.0)])
+def test_what_cannot_win_leaves_no_error(pair, sign):
+    """A maximum that begins at -1e30 was as little known as -1e30 is in float32."""
+    of_many = pair[:3]
+    values, errors = sign * np.array([-1e30, 1.0, 2.0, 1.5]), np.array([1e23, 0.5, 0.25, 0.25])
+    assert reduce(of_many, about(values, errors), 0, "float64").error == 0.25
+    first, rest = about(values[0], errors[0]), about(values[1:], errors[1:])
+    for x, y in ((first, rest), (rest, first)):
+        np.testing.assert_array_equal(binary(pair, x, y, "float64", "float64").error, errors[1:])
+    near = binary(pair, about(2.0, 0.25), about(2.5, 0.375), "float64", "float64")
+    assert near.error == 0.375
+    with np.errstate(all="ignore"):
+        lost = reduce(of_many, about([np.nan, 1.0], [np.inf, 0.0]), 0, "float64")
+    assert np.isinf(lost.error)
 
 
 def test_underflow_may_lose_the_least_normal_number_and_no_more():
