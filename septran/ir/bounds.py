@@ -95,8 +95,16 @@ def _kept_least(index: Index, spans: tuple[Range | None, ...]) -> int:
 
 
 def _least(index: Index, ranges: Ranges, extents: Extents) -> int:
-    if extents:  # what is put in for an index may decide divisions and minima
-        index = index.simplify(ranges)
+    if extents:
+        # What is put in for an index may decide divisions and minima. But one of a single value
+        # says, as long as it is there, that its loop turns.
+        simple = index.simplify(ranges)
+        if simple != index:
+            return max(_least_of(index, ranges, extents), _least_of(simple, ranges, extents))
+    return _least_of(index, ranges, extents)
+
+
+def _least_of(index: Index, ranges: Ranges, extents: Extents) -> int:
     found = _interval(index, ranges, extents)[0]
     if len(index.terms) < 2:
         return found

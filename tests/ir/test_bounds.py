@@ -245,3 +245,10 @@ def test_bounds_are_those_of_the_ranges_that_are_passed():
 def test_a_size_without_a_call_is_as_great_as_it_may_be():
     assert N.evaluate({}) == 40
     assert product(N + 1, N).at_most() == Index.of(41 * 40)
+
+
+def test_a_loop_that_turns_once_at_most_says_where_it_does():
+    """In ``for j in range(i)``, of which j is always 0, i is not 0."""
+    i, j = Var("i"), Var("j")
+    extents = {i: Index.of(2), j: Index.of(i)}
+    assert least(Index.of(i) - j - 1, {i: (0, 1), j: (0, 0)}, extents) == 0

@@ -60,6 +60,11 @@ def reads_then_writes(Y, X):
     Y[:, :] = X + t
 
 
+@task.define(leaf=True)
+def found_by(Y, X):
+    Y += task.sum(X)
+
+
 @task.define
 def filled(Y, X):
     task.fill(Y, 0)
@@ -165,6 +170,58 @@ def test_privileges_of_each_construct(logic, privilege):
     assert y.privilege == privilege
     assert x.privilege == "read"
     assert y.accumulates == (logic in (accumulates, filled_in_the_loop))
+
+
+@pytest.mark.parametrize("height", [3, 4])
+@pytest.mark.parametrize(
+    ("before", "privilege"),
+    [
+        (lambda _, j: j, "write"), (lambda i, j: i - 1 - j, "write"),
+        (lambda _, j: j + 1, "read-write"), (lambda i, _: i, "read-write"),
+        (lambda i, j: i - j, "read-write"),
+    ],
+)  # fmt: skip
+def test_what_earlier_iterations_wrote_may_be_read(height, before, privilege):
+    """Blocks of a solution, each found by those before it, made an Out parameter an error."""
+
+    @task.define
+    def blocks(Y, X):
+        Yp, Xp = (task.partition(x, shape=(height, 8)) for x in (Y, X))
+        for i in task.sequential_range(Yp.shape[0]):
+            rest = task.empty(Xp[i, 0].shape, task.float32, name="rest")
+            task.launch(assign, rest, Xp[i, 0])
+            for j in task.sequential_range(i):
+                task.launch(found_by, rest, Yp[before(i, j), 0])
+            task.launch(assign, Yp[i, 0], rest)
+
+    (y, _) = task.trace(blocks, {"Y": (8, 8), "X": (8, 8)}, check=False).root.params
+    assert y.privilege == privilege
+
+
+def test_where_one_block_is_all_no_other_is_read():
+    @task.define
+    def blocks(Y, X):
+        Yp, Xp = (task.partition(x, shape=(8, 8)) for x in (Y, X))
+        for i in task.sequential_range(Yp.shape[0]):
+            for j in task.sequential_range(i):
+                task.launch(update, Yp[i, 0], Yp[j, 0])
+            task.launch(assign, Yp[i, 0], Xp[i, 0])
+
+    assert task.trace(blocks, {"Y": (8, 8), "X": (8, 8)}).root.params[0].privilege == "write"
+
+
+@task.define
+def in_any_order(Y, X):
+    Yp, Xp = (task.partition(x, shape=(2, 8)) for x in (Y, X))
+    for i in task.parallel_range(Yp.shape[0]):
+        for j in task.sequential_range(i):
+            task.launch(assign, Xp[i, 0], Yp[j, 0])
+        task.launch(assign, Yp[i, 0], Xp[i, 0])
+
+
+def test_what_parallel_iterations_wrote_is_not_there_yet():
+    y = task.trace(in_any_order, {"Y": (8, 8), "X": (8, 8)}, check=False).root.params[0]
+    assert y.privilege == "read-write"
 
 
 HALVES_APART = {"rope", "rope_backward"}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from septran.ir import expressions as ex
+from septran.ir.bounds import greatest, least
 from septran.ir.gather import write
 from septran.ir.index import Index, Range, Var, axis, is_axis, minimum
 from septran.ir.primitives import PRIMITIVES
@@ -171,29 +172,90 @@ class _Whole:
 
 
 def _scan(
-    body: tuple[Statement, ...], name: str, written: list[View], whole: _Whole
-) -> tuple[bool, list[View]]:
+    body: tuple[Statement, ...], name: str, written: list[View], whole: _Whole,
+    around: tuple[Loop, ...] = (),
+) -> tuple[bool, list[View]]:  # fmt: skip
     """Return whether old content is read, and the views certainly overwritten by the end."""
     written = list(written)
     for statement in body:
-        if isinstance(statement, Allocate):
-            continue
         if isinstance(statement, Loop):
-            old, inside = _scan(statement.body, name, written, whole)
-            if old:
-                return True, written
-            # After the loop only what all its iterations cover together counts as overwritten.
-            fresh = [v for v in inside if v not in written]
-            written += [u for v in fresh if (u := _union(v, statement, whole)) is not None]
-            continue
-        for access in accesses(statement):
-            if access.view.tensor != name:
+            if any(greatest(extent, whole.ranges) <= 0 for extent in statement.extents):
                 continue
-            if access.reads and not _within(access.view, written, whole):
+            if _scan(statement.body, name, written, whole, (*around, statement))[0]:
+                return True, written
+            written += _overwritten((statement,), name, whole)
+            continue
+        for access in _of(name, statement):
+            known = not access.reads or _within(access.view, written, whole)
+            if not known and not _earlier(access.view, whole, around):
                 return True, written
             if access.writes:
                 written.append(access.view)
     return False, written
+
+
+def _overwritten(body: tuple[Statement, ...], name: str, whole: _Whole) -> list[View]:
+    """Return the views of a tensor that a body certainly writes."""
+    found: list[View] = []
+    for statement in body:
+        if isinstance(statement, Loop):
+            # After a loop only what all its iterations cover together counts as overwritten.
+            inside = dict.fromkeys(_overwritten(statement.body, name, whole))
+            found += [u for v in inside if (u := _union(v, statement, whole)) is not None]
+        else:
+            found += [access.view for access in _of(name, statement) if access.writes]
+    return found
+
+
+def _of(name: str, statement: Statement) -> list[ViewUse]:
+    """Return the uses of one tensor by a statement that is no loop."""
+    if isinstance(statement, Allocate):
+        return []
+    return [access for access in accesses(statement) if access.view.tensor == name]
+
+
+def _earlier(view: View, whole: _Whole, around: tuple[Loop, ...]) -> bool:
+    """Return whether an iteration before this one, of a loop around, has written all of `view`.
+
+    So it is with the blocks of a solution by which later ones are found.
+    """
+    extents = {v: e for loop in around for v, e in zip(loop.variables, loop.extents, strict=True)}
+    ranges = dict(whole.ranges)
+    for extent in extents.values():
+        match extent.terms:
+            case ((Var() as variable, 1),):  # the loop turns, so that its extent is 1 or more
+                low, high = ranges.get(variable, (0, 0))
+                ranges[variable] = (max(low, 1 - extent.constant), high)
+    inside = replace(whole, ranges=ranges)
+    return any(
+        _is_earlier(other, view, loop.variables[0], inside, extents)
+        for loop in around
+        if not loop.parallel and len(loop.variables) == 1
+        for other in _overwritten(loop.body, view.tensor, whole)
+    )
+
+
+def _is_earlier(
+    written: View, view: View, variable: Var, whole: _Whole, extents: Mapping[Var, Index]
+) -> bool:
+    """Return whether `view` is what is `written` with a lesser index of a loop."""
+    if len(written.index) != len(view.index):
+        return False
+    for own, other in zip(written.index, view.index, strict=True):
+        step, apart = own.coefficient(variable), other - own
+        if not step or any(factor % step for _, factor in apart.terms) or apart.constant % step:
+            continue
+        # A whole number of steps, divided term by term.
+        terms = tuple((atom, factor // step) for atom, factor in apart.terms)
+        later = Index(terms, apart.constant // step)
+        index = Index.of(variable) + later
+        before = greatest(later, whole.ranges, extents) < 0
+        if before and least(index, whole.ranges, extents) >= 0:
+            found = written.substitute({variable: index})
+            # As the trace has simplified what it knows to exist of `view`.
+            valid = tuple(v.simplify(whole.ranges) for v in found.valid)
+            return replace(found, valid=valid) == view
+    return False
 
 
 def _within(view: View, written: list[View], whole: _Whole) -> bool:
