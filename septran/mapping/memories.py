@@ -189,35 +189,58 @@ def unspread(
 ) -> SepTranError | None:
     """Return one mistake in the logic's words for many on memories that the host does not see."""
     # What fills and copies outside of loops is spread by itself, and says nothing of the rest.
-    own = {task.path for task in tree.root.walk() if not task.builtin}
-    instances = [i for i in instances if i.path in own]
-    if any(i.proc.value != machine.host.name for i in instances):
+    host, own = machine.host.name, [task for task in tree.root.walk() if not task.builtin]
+    spread = any(_parallel(s) for task in own for s in statements(task.body))
+    outside = list(_outside(tree.root))
+    alone = {task.path for launch in outside for task in launch.task.walk()} if spread else {}
+    known = {i.path: i for i in instances}
+    placed = {t.path: _unseen(machine, known[t.path]) for t in own if t.path in known}
+    missed = list(dict.fromkeys(m for unseen in placed.values() for m in unseen))
+    if any(unseen and spread and path not in alone for path, unseen in placed.items()):
         return None
-    if any(_parallel(s) for t in tree.root.walk() for s in statements(t.body)):
-        return None
-    missed = list(
-        dict.fromkeys(
-            p.memory for i in instances for p in i.mems.values() if _foreign(machine, p.memory)
-        )
-    )
     # Next to mistakes of other kinds, each is reported by itself.
     if not missed or any(not isinstance(e, NotVisibleError) for e in errors):
         return None
+    if not spread and any(known[path].proc.value != host for path in placed):
+        return None
     unit = machine.processors[1].name  # nothing is foreign where the host is alone
-    launch = next((x for x in tree.root.launches() if not x.task.builtin), None)
+    launch = next((x for x in outside if any(placed.get(t.path) for t in x.task.walk())), None)
+    launch = launch or next(iter(outside), None)
     hint = "launch the leaf from a composite: for i in task.parallel_range(1)"
+    what = f"no loop of {tree.root.name} is parallel, so all of it"
     if launch:
         hint = f"write `for i in task.parallel_range(1):` around task.launch({launch.task.name}, "
         hint += f"...): what it launches is then one block, which a {unit} runs"
+    if launch and spread:
+        what = f"{launch.task.name} is launched in no parallel loop, so it"
     return NoParallelLoopError(
-        f"no loop of {tree.root.name} is parallel, so all of it would run on {machine.host.name}, "
-        f"which does not see {' and '.join(missed)}",
+        f"{what} would run on {host}, which does not see {' and '.join(missed)}",
         launch.location if launch else tree.root.location,
         hint=f"{hint}; to use several, partition the tensors",
         notes=[("the mapping places the entry here", where)]
         if (where := instances[0].proc.where)
         else (),
     )
+
+
+def _outside(task: TaskNode) -> Iterator[Launch]:
+    """Yield the launches of tasks without a parallel loop in them, or around them."""
+    loops = (s for s in statements(task.body) if isinstance(s, Loop) and s.parallel)
+    inside = {id(x) for loop in loops for x in statements(loop.body)}
+    for launch in task.launches():
+        if launch.task.builtin or id(launch) in inside:
+            continue
+        if any(_parallel(s) for t in launch.task.walk() for s in statements(t.body)):
+            yield from _outside(launch.task)
+        else:
+            yield launch
+
+
+def _unseen(machine: Machine, instance: Instance) -> list[str]:
+    """Return the memories of a task of the host's that the host does not see."""
+    if instance.proc.value != machine.host.name:
+        return []
+    return [p.memory for p in instance.mems.values() if _foreign(machine, p.memory)]
 
 
 def _parallel(statement: Statement) -> bool:

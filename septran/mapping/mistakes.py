@@ -139,7 +139,7 @@ class UnknownVariantError(MappingError):
 
 
 class NoParallelLoopError(MappingError):
-    """A logic has no parallel loop, and the host alone cannot run it."""
+    """What is launched in no parallel loop would run on the host, which cannot."""
 
     code = "SEP323"
 

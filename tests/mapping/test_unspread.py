@@ -1,5 +1,7 @@
 """Logic without a parallel loop, where the host cannot compute."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,25 @@ def test_it_is_told_in_the_words_of_the_logic(target, logic):
     assert "task.parallel_range(1)" in caught.value.hint
     assert caught.value.where.file == __file__
     assert caught.value.related[0][1].file.endswith(f"{target}.mapping.yaml")
+
+
+@task.define
+def partly(Y: task.Tensor["N"], X: task.Tensor["N"]):
+    t = task.empty(X.shape, X.dtype, name="t")
+    task.launch(double, t, X)
+    for i in task.sequential_range(1):
+        for j in task.parallel_range(1):
+            task.launch(double, Y[i + j :], t)
+
+
+@pytest.mark.parametrize("target", ["dsa-sim", "npu-cube"])
+def test_one_launch_outside_of_loops_is_told_among_others(target):
+    shapes = {"Y": (32,), "X": (32,)}
+    with pytest.raises(NoParallelLoopError, match="double is launched in no parallel") as caught:
+        septran.produce_stages(partly, target, shapes=shapes).tile_program  # noqa: B018
+    assert "around task.launch(double, ...)" in caught.value.hint
+    first = inspect.getsourcelines(partly.function)[1]
+    assert caught.value.where.line == first + 3
 
 
 def test_what_the_hint_says_helps():
