@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -32,9 +32,15 @@ def named_dims(
 NOTHING_DYNAMIC: Mapping[str, int] = MappingProxyType({})
 
 
+def mentions(dim: Any, names: Collection[str]) -> bool:
+    """Whether the annotation of a dimension is one of these names, or computes with one."""
+    return not set(re.findall(r"[A-Za-z_]\w*", str(dim))).isdisjoint(names)
+
+
 def run_time_sizes(
-    task: Task, dims: Mapping[str, int], static: Mapping[str, Any], dynamic: Mapping[str, int]
-) -> dict[str, tuple[Index, ...]]:
+    task: Task, shapes: Mapping[str, Shape], dims: Mapping[str, int],
+    static: Mapping[str, Any], dynamic: Mapping[str, int],
+) -> dict[str, tuple[Index, ...]]:  # fmt: skip
     """The extents of tensors with a dimension that is known only when the kernel is called.
 
     `dims` has the greatest extent of each, `dynamic` the least of those. Raises InferenceError for
@@ -55,8 +61,10 @@ def run_time_sizes(
             values[name] = Index(((CallExtent(name, least, dims[name]), 1),))
     found: dict[str, tuple[Index, ...]] = {}
     for tensor, kind in task.specialised(static):
-        if kind.dims is not None and all(d is not None for d in kind.dims):
-            extents = (calculate(str(d), values) for d in kind.dims)
+        if kind.dims is not None and tensor in shapes:
+            pairs = zip(kind.dims, shapes[tensor], strict=True)
+            # What calls do not tell need not follow from other dimensions.
+            extents = (calculate(str(d), values) if mentions(d, dynamic) else e for d, e in pairs)
             found[tensor] = tuple(map(Index.of, extents))
             _check_distances(task, tensor, kind.dims, found[tensor])
     return found

@@ -601,7 +601,7 @@ def trace(
     dims = named_dims(logic, shapes, given)
     tracer = Tracer(require_chooser(chooser), dims, check=check)
     views = []
-    sizes = run_time_sizes(logic, dims, given, dynamic)
+    sizes = run_time_sizes(logic, shapes, dims, given, dynamic)
     for name, kind in logic.tensors:
         if name not in shapes:
             raise InferenceError(

@@ -261,3 +261,22 @@ def test_a_window_has_no_extent_that_calls_tell():
     with pytest.raises(FixedDimensionError, match="a window has the extent") as error:
         septran.compile(moving_sums, "cpu-x86", shapes=shapes, dynamic={"R": (1, 4)})
     assert "out of dynamic" in str(error.value.hint)
+
+
+@task.define(leaf=True)
+def scaled(Y, X, W):
+    Y[:] = X * task.sum(W)
+
+
+@task.define
+def scaled_parts(Y: task.Tensor["T"], X: task.Tensor["T"], W: task.Tensor["K + 1"]):
+    Yp, Xp = (task.partition(x, shape=(16,)) for x in (Y, X))
+    for i in task.parallel_range(Yp.shape[0]):
+        task.launch(scaled, Yp[i], Xp[i], W)
+
+
+def test_what_calls_do_not_tell_need_not_follow_from_other_dimensions():
+    """K + 1 was refused, as no tensor has a K of its own."""
+    kernel = septran.compile(scaled_parts, "cpu-x86", dynamic={"T": (1, 64)})
+    for length, others in ((5, 3), (40, 3), (40, 4)):
+        kernel.check(normal(length), normal(others)).raise_if_wrong()
