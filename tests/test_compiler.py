@@ -27,6 +27,21 @@ def test_named_dimensions_stand_for_shapes():
     assert "executable" in made.stages.made
 
 
+@pytest.mark.parametrize(
+    "given", [{"shapes": {"M": 8, "N": 4, "K": 2}}, {}], ids=["at once", "later"]
+)
+def test_nothing_is_traced_again_for_a_call_with_or_without_its_outputs(given, monkeypatch):
+    kernel = septran.compile("gemm", **given)
+    a, b, c = (np.ones(shape, "float32") for shape in ((8, 2), (2, 4), (8, 4)))
+    if not given:
+        kernel(a, b)
+    monkeypatch.setattr(kernel, "_specialise", None)  # it would be asked for another compilation
+    assert (kernel(a, b) == 2).all()
+    assert (kernel(a, b, out=c) == 2).all()
+    assert kernel.check().right
+    assert len(kernel.specialisations) == 1
+
+
 def test_an_unknown_dimension_names_the_nearest():
     with pytest.raises(MissingLogicError, match="no tensor or dimension 'MM'"):
         septran.compile("gemm", shapes={"MM": 8})

@@ -6,11 +6,13 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from septran import argument_checks
+from septran.errors import SepTranError
 from septran.runtime.archive import write_archive
 from septran.runtime.arguments import (
     Bound,
@@ -93,8 +95,8 @@ class Kernel(Displayable):
         """`device` is the torch device type whose memory the kernel reaches.
 
         `compiled` are ready compilations; a kernel with them and without `logic` was
-        loaded from a file. `retarget` makes the same kernel for another processor; `sizes` reads
-        what `warm` is given.
+        loaded from a file. `retarget` makes the same kernel for another processor; `sizes` gives
+        the shapes and dtypes of all tensors for what `warm` is given, or a call.
         """
         self.signature = argument_checks.require(
             "signature", signature, Signature, "call septran.compile"
@@ -388,6 +390,11 @@ class Kernel(Displayable):
             for known in self._specialisations:
                 if known.accepts(shapes, dtypes):
                     return known
+        with suppress(SepTranError):  # which the compilation raises, too
+            shapes, dtypes = self._sizes(shapes, dtypes)
+            for known in self._specialisations:  # asked for with or without its outputs
+                if known.shapes == shapes and known.dtypes == dtypes:
+                    return known
         try:
             fresh = self._specialise(shapes, dtypes)
         except InferenceError:  # what does not follow from the inputs was given when compiling
@@ -395,9 +402,6 @@ class Kernel(Displayable):
             if len(fitting) != 1:
                 raise
             return fitting[0]
-        for known in self._specialisations:
-            if known.tensors == fresh.tensors:  # asked for with or without its outputs
-                return known
         self._specialisations.append(fresh)
         self._forget()
         return fresh
