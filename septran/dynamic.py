@@ -18,7 +18,7 @@ from septran.ir.index import Index
 from septran.request import CompileRequest, CompleteRequest
 from septran.runtime.signature import Specialisation, TensorParam
 from septran.runtime.stages import Stages, stage
-from septran.task.trace.dims import extent, mentions, named_dims
+from septran.task.trace.dims import extent, named_dims, names_in
 
 if TYPE_CHECKING:
     from septran.mapping.resolved import ResolvedMapping
@@ -201,7 +201,9 @@ def _grown(exact: CompleteRequest, greatest: Mapping[str, int]) -> dict[str, tup
     for name, kind in entry.specialised(static):
         if kind.dims is not None:
             found[name] = tuple(
-                extent(d, dims, static, entry, name) if mentions(d, greatest) else found[name][n]
+                found[name][n]
+                if names_in(d).isdisjoint(greatest)
+                else extent(d, dims, static, entry, name)
                 for n, d in enumerate(kind.dims)
             )
     return found

@@ -6,7 +6,6 @@ import contextlib
 import math
 import operator
 import os
-import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
@@ -31,7 +30,7 @@ from septran.task.errors import InferenceError
 from septran.task.frontend.decided_dims import pickable
 from septran.task.frontend.definition import TensorType
 from septran.task.trace.arguments import checked_static
-from septran.task.trace.dims import NOTHING_DYNAMIC, extent, named_dims
+from septran.task.trace.dims import NOTHING_DYNAMIC, extent, named_dims, names_in
 from septran.task.tree import ScalarParam, TunableValue
 from septran.tile.user_passes import user_passes
 
@@ -325,8 +324,7 @@ def _check_names(
 ) -> None:
     """Raise MissingLogicError for a name that is neither a tensor nor a dimension of one."""
     # An extent may be a formula of dimensions and of keywords; the latter are no shapes.
-    formulas = [str(d) for _, kind in tensors for d in kind.dims or ()]
-    dims = {n for formula in formulas for n in re.findall(r"[A-Za-z_]\w*", formula)}
+    dims = {n for _, kind in tensors for d in kind.dims or () for n in names_in(d)}
     known = {name for name, _ in tensors} | dims - {k.name for k in entry.keywords}
     # Sizes may be given for dimensions that static values do not pick, as an example's are.
     unpicked = {n for _, kind in entry.tensors for d in kind.dims or () for n in pickable(d)}

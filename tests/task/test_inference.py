@@ -246,3 +246,13 @@ def test_formulas_that_are_none(formula):
         extent(formula, {"N": 7}, {}, logic, "Y")
     assert "its shape, shapes={'Y': (...)}" in (caught.value.hint or "")
     assert ("shapes={'Q': ...} (-s Q=...)" in caught.value.hint) == (formula == "Q")
+
+
+def test_a_name_may_be_of_formulas_alone():
+    """E of offsets of E + 1 sections: outputs were not found where no annotation says Out."""
+
+    @task.define(leaf=True)
+    def scaled(Y: task.Tensor["T"], X: task.Tensor["T"], W: task.Tensor["E + 1"]):
+        Y[:] = X * task.sum(W)
+
+    assert task.written(scaled) == {"Y"}

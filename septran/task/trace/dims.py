@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -32,9 +32,9 @@ def named_dims(
 NOTHING_DYNAMIC: Mapping[str, int] = MappingProxyType({})
 
 
-def mentions(dim: Any, names: Collection[str]) -> bool:
-    """Whether the annotation of a dimension is one of these names, or computes with one."""
-    return not set(re.findall(r"[A-Za-z_]\w*", str(dim))).isdisjoint(names)
+def names_in(dim: Any) -> frozenset[str]:
+    """The names of dimensions and flags that the annotation of a dimension computes with."""
+    return frozenset(re.findall(r"[A-Za-z_]\w*", dim)) if isinstance(dim, str) else frozenset()
 
 
 def run_time_sizes(
@@ -64,7 +64,10 @@ def run_time_sizes(
         if kind.dims is not None and tensor in shapes:
             pairs = zip(kind.dims, shapes[tensor], strict=True)
             # What calls do not tell need not follow from other dimensions.
-            extents = (calculate(str(d), values) if mentions(d, dynamic) else e for d, e in pairs)
+            extents = (
+                e if names_in(d).isdisjoint(dynamic) else calculate(str(d), values)
+                for d, e in pairs
+            )
             found[tensor] = tuple(map(Index.of, extents))
             _check_distances(task, tensor, kind.dims, found[tensor])
     return found

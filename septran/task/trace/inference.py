@@ -30,7 +30,7 @@ from septran.task.frontend.definition import Task, TensorType
 from septran.task.reference_arguments import require_array
 from septran.task.trace.arguments import checked_dtypes, checked_shapes, require_task
 from septran.task.trace.chooser import Chooser
-from septran.task.trace.dims import extent, named_dims
+from septran.task.trace.dims import extent, named_dims, names_in
 from septran.task.trace.tracing import trace
 from septran.task.tree import Loop, Statement, TaskTree
 
@@ -255,13 +255,15 @@ def _made_up(
 
     A dimension that is a static flag has the flag's value; a tensor of any rank has `rank` axes.
     """
-    names = {str(d) for _, k in tensors for d in k.dims or () if str(d).isidentifier()}
+    own = {str(d) for _, k in tensors for d in k.dims or () if str(d).isidentifier()}
     small = {n for _, k in tensors for d in k.dims or () for n in _subtracted(str(d))}
     flags = {k.name: k.default for k in logic.keywords if k.static} | dict(static)
+    # Offsets of E + 1 sections may be all that has a name E.
+    computed = {n for _, k in tensors for d in k.dims or () for n in names_in(d)} - flags.keys()
     # A subtracted dimension is a window's size, which must stay below the extent that it slides
     # over.
-    dims = {n: 3 if n in small else size for n in names}
-    dims |= {n: v for n, v in flags.items() if n in names and isinstance(v, int)}
+    dims = {n: 3 if n in small else size for n in own | computed}
+    dims |= {n: v for n, v in flags.items() if n in own and isinstance(v, int)}
     dims |= short or {}
     return {
         name: (size,) * rank
