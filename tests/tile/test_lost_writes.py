@@ -135,3 +135,11 @@ def test_an_empty_part_holds_nothing_to_lose(build, staged, part):
     copies, _, lost = staged
     empty = replace(build.fill(part(build.buffers["outer"], valid=(0, 8)), 1), accumulates=True)
     assert lost(*copies("outer<-Y", "Y<-outer"), empty) == []
+
+
+def test_a_loop_that_never_turns_writes_nothing(build, staged, part):
+    """One over T - 1 rows, where calls may have one of T."""
+    copies, _, lost = staged
+    for turns in (0, 1):
+        loop = build.loop("i", turns, build.fill(part(build.buffers["outer"]), 1))
+        assert len(lost(*copies("outer<-Y", "Y<-outer"), loop)) == turns

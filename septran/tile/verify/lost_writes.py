@@ -139,6 +139,8 @@ class _Search:
 
         A loop may run no iteration at all: what is live after it is live before it.
         """
+        if isinstance(node, For) and greatest(node.extent, self.known) <= 0:
+            return live  # it never turns, as one over T - 1 rows where a call has one of T
         if id(node) not in self.exposed:
             # No fixed point is needed: what an iteration itself reads from before it does not
             # depend on what is live at its end.

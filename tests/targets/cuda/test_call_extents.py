@@ -50,6 +50,31 @@ def test_interpreter_runs_the_program_of_any_length():
         assert np.allclose(kernel.interpret(a, b), exact, atol=0.05)  # `check` judges the numbers
 
 
+@task.define(leaf=True)
+def apart(D, X, Y):
+    D[:] = Y - X
+
+
+@task.define
+def steps(D, X):
+    for t in task.sequential_range(X.shape[0] - 1):
+        task.launch(apart, D[t], X[t], X[t + 1])
+
+
+@task.define
+def differences(D: task.Out["B", "T - 1", "N"], X: task.In["B", "T", "N"]):
+    for b in task.parallel_range(X.shape[0]):
+        task.launch(steps, D[b], X[b])
+
+
+def test_one_row_less_than_a_call_has():
+    """Where it has one, no row is written, which was taken for a write that is lost."""
+    kernel = septran.compile(differences, "nvidia-h200", dynamic={"T": (1, 40)}, emulate=True)
+    for rows in (1, 2, 7):
+        x = normal(np.float32, 3, rows, 12)
+        assert np.array_equal(kernel.interpret(x), np.diff(x, axis=1))
+
+
 @emulated
 @pytest.mark.slow
 def test_elements_of_rows_of_any_length():
