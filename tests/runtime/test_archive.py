@@ -24,6 +24,7 @@ from septran.runtime.errors import (
     NotSpecialisedError,
 )
 from septran.runtime.manifest import MANIFEST, write_manifest
+from tests.scripts import WITHOUT_TORCH
 
 ROOT = Path(__file__).parents[2]
 A = np.random.default_rng(0).standard_normal((33, 20)).astype(np.float32)
@@ -82,7 +83,8 @@ def test_a_loaded_kernel_says_what_it_cannot_do(saved):
 @pytest.mark.slow
 def test_another_process_loads_it(saved):
     script = (
-        "import sys; sys.path.insert(0, sys.argv[2]); import numpy as np, septran;"
+        "import sys; sys.path.insert(0, sys.argv[2])\n"
+        f"{WITHOUT_TORCH}import numpy as np, septran;"
         "k = septran.load(sys.argv[1]);"
         "assert (k(np.ones((33, 20), 'f4'), np.ones((20, 17), 'f4')) == 20).all()"
     )
@@ -239,7 +241,7 @@ def test_a_kernel_from_the_cache_is_saved(tmp_path):
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o700)
     code = (
-        "import septran, sys\n"
+        f"{WITHOUT_TORCH}import septran, sys\n"
         "k = septran.compile('softmax', 'cpu-x86', shapes={'M': 7, 'N': 9})\n"
         "k.save(sys.argv[1])\n"
         "print(septran.load(sys.argv[1])(__import__('numpy').zeros((7, 9), 'float32')).sum())"

@@ -12,6 +12,7 @@ import pytest
 import septran
 from septran.runtime import cache as cache_module
 from septran.runtime.cache import Cache
+from tests.scripts import WITHOUT_TORCH
 
 ROOT = Path(__file__).parents[2]
 LOGIC = """\
@@ -168,6 +169,7 @@ def test_keys_do_not_depend_on_what_was_compiled_before(key):
 SCRIPT = """
 import sys
 sys.path.insert(0, {root!r})
+{first}
 from septran.runtime.cache import Cache
 import septran
 def record(self, key, load, build):
@@ -189,7 +191,7 @@ def test_another_process_with_other_hashes_has_the_same_key(monkeypatch):
     monkeypatch.setattr(Cache, "load_or_build", record)
     with pytest.raises(_Stop):
         septran.compile("gemm", "cpu-x86", shapes={"M": 70, "N": 50, "K": 33})
-    script = SCRIPT.format(root=str(ROOT))
+    script = SCRIPT.format(root=str(ROOT), first=WITHOUT_TORCH)
     env = {**os.environ, "PYTHONHASHSEED": str(hash("a") % 1000)}  # never this process's own
     done = subprocess.run(
         [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True

@@ -13,6 +13,7 @@ import septran
 from septran.mapping.mistakes import ConditionError
 from septran.request import MissingLogicError
 from septran.runtime.errors import NoLogicError
+from tests.scripts import WITHOUT_TORCH
 
 SHAPES = [{"M": 3, "N": 17, "K": 5}, {"A": (6, 5), "B": (5, 17)}]
 
@@ -48,7 +49,7 @@ def test_another_kernel_finds_it_in_the_cache(cache):
 def test_another_process_finds_it_in_the_cache(cache):
     septran.compile("gemm", "cpu-x86").warm(SHAPES[0])
     code = (
-        "import septran\n"
+        f"{WITHOUT_TORCH}import septran\n"
         f"print(septran.compile('gemm', 'cpu-x86').warm({SHAPES[0]!r}).kernels[0].how)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
