@@ -169,6 +169,9 @@ def _normal(n: Array, s: Array, m: Array, t: Array, run: Array) -> tuple[Array, 
         n, s, m, t = (np.where(swap, a, b) for a, b in ((m, n), (t, s), (n, m), (s, t)))
         dense = (m > 1) & (t == run)
         run, m = np.where(dense, run * m, run), np.where(dense, 1, m)
-    swap = (n == 1) & (m > 1)
+    swap = (n == 1) & (m > 1) | (t == n * s)
     n, s, m, t = (np.where(swap, a, b) for a, b in ((m, n), (t, s), (n, m), (s, t)))
+    # Rows that go on in the steps of their runs are one row, as of one place of all windows.
+    even = (m > 1) & (s == m * t)
+    n, s, m = np.where(even, n * m, n), np.where(even, t, s), np.where(even, 1, m)
     return n, np.where(n > 1, s, 0), m, np.where(m > 1, t, 0), run
