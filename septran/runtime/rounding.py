@@ -212,7 +212,10 @@ def binary(function: str, x: Bounded, y: Bounded, dtype: str, common: str) -> Bo
         return Bounded(whole, _unknown((x.error > 0) | (y.error > 0)), dtype)
     value, error = _BINARY[function](x, y)
     choice = function in ("maximum", "minimum")
-    return rounded(value, error, dtype, 0.0 if choice else UNITS.get(function, 1.0))
+    result = rounded(value, error, dtype, 0.0 if choice else UNITS.get(function, 1.0))
+    # A sum of certain zeros is none that may have lost something: log of it is -inf.
+    vanished = (value == 0) & (error == 0) & (function in ("add", "subtract"))
+    return replace(result, error=np.where(vanished, 0.0, result.error))
 
 
 def select(condition: Bounded, yes: Bounded, no: Bounded, dtype: str) -> Bounded:

@@ -193,6 +193,8 @@ def test_an_integer_is_off_by_what_its_float_may_have_rounded_to():
         lambda: unary("floor", about(2.5, 0.25), "float64"),
         lambda: unary("floor", about(2.7, 0.0), "float64"),
         lambda: unary("exp", about(np.inf, 0.0), "float64"),
+        lambda: binary("add", about(0.0, 0.0), about(0.0, 0.0), "float32", "float32"),
+        lambda: binary("subtract", about(1.5, 0.0), about(1.5, 0.0), "float32", "float32"),
         lambda: unary("exp", about(1000.0, 0.0), "float32"),
     ],
 )
