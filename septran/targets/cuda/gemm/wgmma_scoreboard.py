@@ -23,6 +23,11 @@ from septran.tile.nodes import Compute, Copy, Node, Release, Wait, writes
 WAIT = "wgmma.wait_group.sync.aligned"
 MOST_ROW_REGISTERS = 4
 """Registers of a thread that hold a row's value, not a tile."""
+HOLD = """\
+__forceinline__ __device__ void septran_hold(int thread) {
+  asm volatile("{ .reg .pred p; setp.eq.s32 p, %0, -1; @p trap; }" : : "r"(thread) : "memory");
+}
+"""
 IMPOSSIBLE_BITS = 0xFFFFDEAD
 """Bits that no arithmetic gives: a NaN other than the hardware's own."""
 
@@ -88,6 +93,18 @@ def _pin(context: Context, found: InFlight) -> None:
         odd = same if odd is None else tirx.Or(odd, same)
     place = pointer(context, context.lower(Index.of(at)))
     ptx(context, "st.shared.b32", place, T.uint32(0), pred=odd)
+
+
+def hold(context: Context) -> None:
+    """Keep what reads the sums behind a wait that stands behind the loop of their products.
+
+    ptxas 12.8 to 13.2 moves conversions of sums up over such a wait, when the last product is still
+    under way: on an H100 the last step of K was missing in some columns. It moves nothing over a
+    branch that may end the kernel, which this one never does. `run.sums_in_flight` looks for what
+    is left. A wait within the loop needs no help, and attention lost a tenth by it.
+    """
+    thread = context.lower(context.thread)
+    context.writer.evaluate(T.cuda.func_call("septran_hold", thread, source_code=HOLD))
 
 
 def _values(context: Context, name: str) -> list[Expr]:

@@ -39,6 +39,7 @@ from septran.targets.cuda.run.launcher import (
     parameter_specs,
     table,
 )
+from septran.targets.cuda.run.sums_in_flight import uses_in_flight
 from septran.targets.cuda.run.toolchain import NoCompilerError
 from septran.tile.nodes import TileProgram
 
@@ -47,6 +48,12 @@ class SharedMemoryError(TargetError):
     """A kernel asks for more shared memory than a block can have."""
 
     code = "SEP576"
+
+
+class SumsInFlightError(TargetError):
+    """The compiler of NVIDIA moved a read of sums before the wait for their product."""
+
+    code = "SEP577"
 
 
 MOST_LAUNCHERS = 256
@@ -167,15 +174,31 @@ class CudaExecutable:
 
 
 def build(program: CudaProgram, tile: TileProgram) -> CudaExecutable:
-    """Compile, where there is a compiler; raises RefusedError, SharedMemoryError."""
+    """Compile, where there is a compiler.
+
+    Raises RefusedError, SharedMemoryError, SumsInFlightError.
+    """
     check_shared(program, tile)
     compiled = None
     if toolchain.available() is not None:
         compiled = compile_text(program.source, program.arch, tile.name)
+        check_sums(compiled, tile.name)
     specs = parameter_specs(tile)
     return CudaExecutable(
         tile.name, program, specs, tile.outputs, tile.machine, compiled, sizes=call_sizes(tile)
     )
+
+
+def check_sums(compiled: Compiled, name: str) -> None:
+    """Raise SumsInFlightError where machine code, as far as it can be read here, is wrong so."""
+    sass = disassemble(compiled.cubin) if "wgmma.mma_async" in compiled.ptx else None
+    found = uses_in_flight(sass) if sass else ()
+    if found:
+        raise SumsInFlightError(
+            f"{compiled.compiler} uses sums of {name} while their product by wgmma is under way, "
+            f"at {len(found)} places in its machine code, the first one {found[0]}",
+            hint="use another release of CUDA, or `binding: {gemm: mma_sync}`; please report it",
+        )
 
 
 def check_shared(program: CudaProgram, tile: TileProgram) -> None:

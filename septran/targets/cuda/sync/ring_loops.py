@@ -8,7 +8,7 @@ from septran.ir.bounds import Ranges, loop_range
 from septran.ir.index import Index
 from septran.targets.cuda.context import Context
 from septran.targets.cuda.gemm import wgmma
-from septran.targets.cuda.gemm.wgmma_scoreboard import WAIT
+from septran.targets.cuda.gemm.wgmma_scoreboard import WAIT, hold
 from septran.targets.cuda.lowering import describe
 from septran.targets.cuda.lowering import emit_for as plain_for
 from septran.targets.cuda.run.instrumentation import marked
@@ -34,6 +34,7 @@ def emit_for(context: Context, loop: For) -> None:
     context.loops.pop(loop.variable.name, None)
     with marked(context, "wait for products"):
         ptx(context, WAIT, 0)
+        hold(context)
     # The last product's stages: each iteration released those of the one before.
     last = context.indices.simplify(loop.extent - 1)
     for node in loop.body:
