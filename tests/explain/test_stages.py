@@ -115,7 +115,7 @@ def test_text_of_users_stays_text(build, payload):
     for stage in (tree, resolved, program):
         tags = assert_inert(bundle_of(stage)["text/html"])
         assert shown in tags.text
-    ir = TensorIR(payload, type("M", (), {"script": lambda self: payload})())
+    ir = TensorIR(payload, type("M", (), {"script": lambda self, **_: payload})())
     assert shown in assert_inert(bundle_of(ir)["text/html"]).text
 
 
