@@ -256,3 +256,16 @@ def test_a_name_may_be_of_formulas_alone():
         Y[:] = X * task.sum(W)
 
     assert task.written(scaled) == {"Y"}
+
+
+def test_a_dimension_follows_from_one_that_is_longer_by_a_number():
+    """Rows of a matrix in CSR from their M + 1 ends."""
+
+    @task.define(leaf=True)
+    def lengths(Y: task.Out["M", task.int64], ends: task.In["M + 1", task.int64]):
+        Y[:] = ends[1:] - ends[:-1]
+
+    known, _ = task.complete(lengths, {"ends": (9,)}, {})
+    assert known["Y"] == (8,)
+    with pytest.raises(errors.SizeMismatchError, match="axis of 9"):
+        task.trace(lengths, {"Y": (7,), "ends": (9,)})

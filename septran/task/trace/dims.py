@@ -48,11 +48,11 @@ def run_time_sizes(
     """
     if not dynamic:
         return {}
-    defaults = {k.name: k.default for k in task.keywords if k.static}
-    values: dict[str, Any] = defaults | dict(static) | dict(dims)
+    values: dict[str, Any] = _flags(task, static) | dict(dims)
+    own = {d for _, kind in task.specialised(static) for d in kind.dims or () if d in dims}
     for name, least in dynamic.items():
-        if name not in dims:
-            known = ", ".join(dims) or "none"
+        if name not in own:
+            known = ", ".join(d for d in dims if d in own) or "none"
             raise InferenceError(
                 f"{task.name} has no dimension {name!r} that a call could tell", task.location,
                 hint=f"name one that a tensor has as it is: {known}",
@@ -126,10 +126,25 @@ def unify(
                     )  # fmt: skip
                 seen.setdefault(dim, name)
     # Formulas come last, as they may use names that only a later tensor gives.
+    for _, dim, size in formulas:
+        name, more = _shifted(dim)
+        if name and name not in _flags(task, static) and size[0] >= more:
+            dims.setdefault(name, (size[0] - more, size[1] - more))
     known = {name: nominal for name, (nominal, _) in dims.items()}
     for name, dim, size in formulas:
         _check_formula(task, name, dim, size, known, static, where)
     return dims
+
+
+def _shifted(dim: str) -> tuple[str, int]:
+    """The name and the number of ``E + 1``, from which E follows; no name for other formulas."""
+    found = re.fullmatch(r"([A-Za-z_]\w*) *([+-]) *(\d+)", dim.strip())
+    return (found[1], int(found[2] + found[3])) if found else ("", 0)
+
+
+def _flags(task: Task, static: Mapping[str, Any]) -> dict[str, Any]:
+    """The static flags of a task by name."""
+    return {k.name: k.default for k in task.keywords if k.static} | dict(static)
 
 
 def _check_formula(
@@ -171,8 +186,7 @@ def extent(
     """
     if isinstance(dim, int):
         return dim
-    defaults = {k.name: k.default for k in logic.keywords if k.static}
-    values = defaults | dict(static) | dict(dims)
+    values = _flags(logic, static) | dict(dims)
     try:
         # A window larger than what it slides over fits nowhere.
         return max(0, int(calculate(str(dim), values)))
