@@ -12,7 +12,7 @@ import pytest
 import septran
 from septran.machine.loader import NATIVE_IS
 from septran.mapping.mistakes import NoBindingError
-from septran.runtime.accuracy import compare, error_bounds
+from septran.runtime.accuracy import ProductRules, compare, error_bounds
 from septran.targets.cpu.gemm.dot_instructions import VDPBF16PS, VPDPBUSD, VPMADDWD
 from septran.targets.cpu.run.isa import features, host_arch, lacking, native
 from septran.targets.lower.values import vector_type
@@ -294,7 +294,8 @@ def test_flushed_numbers_are_in_the_bound_and_nothing_else_is(bf16):
     assert not compare("C", np.asarray(kernel(a, b)), strict).right
     a[0, 0] = 2.0**-100
     kernel.check(a, b).raise_if_wrong()
-    aware = error_bounds(kernel.stages.task_tree, {"A": a, "B": b}, None, frozenset({"bfloat16"}))
+    rules = ProductRules(flushed=frozenset({"bfloat16"}))
+    aware = error_bounds(kernel.stages.task_tree, {"A": a, "B": b}, rules=rules)
     assert not compare("C", np.zeros((16, 16)), aware["C"]).right
 
 
