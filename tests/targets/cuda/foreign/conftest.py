@@ -21,7 +21,7 @@ import pytest
 import septran
 from septran.emulator import build
 from septran.runtime.accuracy import compare, error_bounds
-from septran.runtime.rounding import Bounded, cast, gamma
+from septran.runtime.rounding import Bounded, cast, cut_terms, gamma
 
 HERE = Path(__file__).parent
 PACKAGES = {
@@ -144,11 +144,16 @@ def to_ptx(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def right_product():
-    """`right_product(c, a, b)` asserts that C is A B, each sum in float32 and in any order."""
+    """`right_product(c, a, b, bits)` asserts that C is A B, each sum in float32 and in any order.
 
-    def check(c, a, b):
+    Where `bits` is given, tensor cores add so many of each term.
+    """
+
+    def check(c, a, b, bits=None):
         a, b = a.astype(np.float64), b.astype(np.float64)
         error = gamma(a.shape[-1] + 1, "float32") * (np.abs(a) @ np.abs(b))
+        if bits is not None:
+            error = error + cut_terms(a, b, np.zeros(error.shape), bits)
         exact = cast(Bounded(a @ b, error, "float32"), str(c.dtype))
         found = compare("C", c, exact)
         assert found.right, found
