@@ -216,7 +216,7 @@ class CompleteRequest(CompileRequest):
             self.entry.name, "", self.entry.name, 0, leaf=False, parallel=False,
             shapes=self.shapes, dtypes=self.dtypes,
             dims=named_dims(self.entry, self.shapes, self.static),
-            static=_flags(self.entry, self.static),
+            static=self.entry.flags(self.static),
         )  # fmt: skip
         return facts.values()
 
@@ -224,7 +224,7 @@ class CompleteRequest(CompileRequest):
         """The values that are the same for all extents of dynamic dimensions."""
         # An extent by a tensor's name may be a dynamic one.
         names = named_dims(self.entry, self.shapes, self.static).keys() - self.dynamic.keys()
-        names |= {*_flags(self.entry, self.static), "dtype"}
+        names |= {*self.entry.flags(self.static), "dtype"}
         return {name: value for name, value in values.items() if name in names}
 
     def traced(
@@ -272,12 +272,7 @@ def _check_cases(entry: Task, plan: MappingFile, static: MappingOf[str, Any]) ->
         return
     tensors = dict(entry.specialised(static))
     dims = {d for kind in tensors.values() for d in kind.dims or () if isinstance(d, str)}
-    check_names(plan, {*filter(str.isidentifier, dims), *_flags(entry, static)}, tensors)
-
-
-def _flags(entry: Task, static: MappingOf[str, Any]) -> dict[str, Any]:
-    """The values of all static flags, those that are not given by their defaults."""
-    return {k.name: k.default for k in entry.keywords if k.static} | dict(static)
+    check_names(plan, {*filter(str.isidentifier, dims), *entry.flags(static)}, tensors)
 
 
 def _shipped(file: str | Path) -> str:

@@ -31,7 +31,7 @@ def fake_outputs(
         if key not in dtypes:
             dtypes[key] = complete_dtypes(logic, kinds, static)
         given = {n: tuple(x.shape) for n, x in zip(names, tensors, strict=True)}
-        shapes = _annotated(signature, static_values(logic, static), given)
+        shapes = _annotated(signature, logic.flags(static), given)
         if shapes is None:
             sizes = {n: tuple(int(e) for e in shape) for n, shape in given.items()}
             shapes = complete(logic, sizes, kinds, static=static)[0]
@@ -41,11 +41,6 @@ def fake_outputs(
         }
 
     return make
-
-
-def static_values(logic: Task, static: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all static flags: those given, else their defaults."""
-    return {k.name: k.default for k in logic.keywords if k.static} | dict(static)
 
 
 def _annotated(

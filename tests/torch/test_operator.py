@@ -11,7 +11,6 @@ from septran import operators
 from septran.argument_checks import WrongArgumentError
 from septran.request import extents
 from septran.runtime.arrays import as_torch
-from septran.torch.shapes import static_values
 from tests.tiers import slow_but
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:copyreg")
@@ -24,7 +23,7 @@ def made(name: str, operator: str, **options) -> st.Operator:
 def sample(op: st.Operator, case: operators.Case) -> list[torch.Tensor]:
     """Inputs of one case of an operator."""
     kernel = op.kernels["cpu"]
-    shapes = extents(kernel.logic, case.sizes, static_values(kernel.logic, case.static))
+    shapes = extents(kernel.logic, case.sizes, kernel.logic.flags(case.static))
     dtypes = {t.name: t.dtype or case.dtype for t in kernel.signature.inputs}
     kernel.specialise(shapes, dtypes)
     return [as_torch(x) for x in kernel.sample().values()]

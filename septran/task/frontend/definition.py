@@ -141,9 +141,13 @@ class Task:
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
+    def flags(self, static: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of all static flags by name: those given, else their defaults."""
+        return {k.name: k.default for k in self.keywords if k.static} | dict(static)
+
     def specialised(self, static: Mapping[str, Any]) -> tuple[tuple[str, TensorType], ...]:
         """The tensor parameters, with the dimensions that static values decide."""
-        flags = {k.name: k.default for k in self.keywords if k.static} | dict(static)
+        flags = self.flags(static)
         return tuple((name, kind.decided(flags, self.location)) for name, kind in self.tensors)
 
 

@@ -48,7 +48,7 @@ def run_time_sizes(
     """
     if not dynamic:
         return {}
-    values: dict[str, Any] = _flags(task, static) | dict(dims)
+    values: dict[str, Any] = task.flags(static) | dict(dims)
     own = {d for _, kind in task.specialised(static) for d in kind.dims or () if d in dims}
     for name, least in dynamic.items():
         if name not in own:
@@ -128,7 +128,7 @@ def unify(
     # Formulas come last, as they may use names that only a later tensor gives.
     for _, dim, size in formulas:
         name, more = _shifted(dim)
-        if name and name not in _flags(task, static) and size[0] >= more:
+        if name and name not in task.flags(static) and size[0] >= more:
             dims.setdefault(name, (size[0] - more, size[1] - more))
     known = {name: nominal for name, (nominal, _) in dims.items()}
     for name, dim, size in formulas:
@@ -140,11 +140,6 @@ def _shifted(dim: str) -> tuple[str, int]:
     """The name and the number of ``E + 1``, from which E follows; no name for other formulas."""
     found = re.fullmatch(r"([A-Za-z_]\w*) *([+-]) *(\d+)", dim.strip())
     return (found[1], int(found[2] + found[3])) if found else ("", 0)
-
-
-def _flags(task: Task, static: Mapping[str, Any]) -> dict[str, Any]:
-    """The static flags of a task by name."""
-    return {k.name: k.default for k in task.keywords if k.static} | dict(static)
 
 
 def _check_formula(
@@ -186,7 +181,7 @@ def extent(
     """
     if isinstance(dim, int):
         return dim
-    values = _flags(logic, static) | dict(dims)
+    values = logic.flags(static) | dict(dims)
     try:
         # A window larger than what it slides over fits nowhere.
         return max(0, int(calculate(str(dim), values)))

@@ -257,7 +257,7 @@ def _made_up(
     """
     own = {str(d) for _, k in tensors for d in k.dims or () if str(d).isidentifier()}
     small = {n for _, k in tensors for d in k.dims or () for n in _subtracted(str(d))}
-    flags = {k.name: k.default for k in logic.keywords if k.static} | dict(static)
+    flags = logic.flags(static)
     # Offsets of E + 1 sections may be all that has a name E.
     computed = {n for _, k in tensors for d in k.dims or () for n in names_in(d)} - flags.keys()
     # A subtracted dimension is a window's size, which must stay below the extent that it slides
@@ -275,7 +275,7 @@ def _made_up(
 
 def _divisible(logic: Task, static: Mapping[str, Any]) -> int:
     """Return an extent that is a multiple of every static flag that is a number."""
-    flags = {k.name: k.default for k in logic.keywords if k.static} | dict(static)
+    flags = logic.flags(static)
     numbers = [v for v in flags.values() if isinstance(v, int) and 0 < v < PROBE**2]
     return math.lcm(PROBE, *numbers)
 

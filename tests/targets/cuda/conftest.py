@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from septran.targets.c_compiler import c_compiler
-from septran.targets.cuda.run.toolchain import available
+from septran.targets.cuda.run.toolchain import INSTALL_DISASSEMBLER, available, disassemblers
 
 
 class FakeDriver:
@@ -63,3 +63,10 @@ def cuda_compiler():
     if found is None:
         pytest.skip("no compiler for CUDA here")
     return found
+
+
+@pytest.fixture
+def disassembler():
+    """Skip where machine code cannot be shown."""
+    if not disassemblers():
+        pytest.skip(f"no disassembler here: {INSTALL_DISASSEMBLER}")

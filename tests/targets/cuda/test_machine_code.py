@@ -46,12 +46,6 @@ def release(cuda_compiler):
         pytest.skip(f"the golden counts are those of {RELEASE}; {cuda_compiler} is here")
 
 
-@pytest.fixture
-def disassembler():
-    if not toolchain.disassemblers():
-        pytest.skip(f"no disassembler here: {toolchain.INSTALL_DISASSEMBLER}")
-
-
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_instructions_of_ptx_and_registers(name, release, golden):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import septran
-from septran.targets.cuda.run import executable, toolchain
+from septran.targets.cuda.run import executable
 from septran.targets.cuda.run.sums_in_flight import uses_in_flight
 
 LOOP = """
@@ -47,12 +47,6 @@ def test_every_way_to_an_instruction_counts():
     lines = [f"        /*{96 + 16 * n:04x}*/   {text} ;" for n, text in enumerate(some)]
     tail = "\n".join([*lines, ".L_x_2:", f"        /*0090*/   {PACK} ;"])
     assert uses_in_flight(LOOP.format(tail=tail)) == (f"/*0090*/ {PACK}",)
-
-
-@pytest.fixture
-def disassembler():
-    if not toolchain.disassemblers():
-        pytest.skip(f"no disassembler here: {toolchain.INSTALL_DISASSEMBLER}")
 
 
 @pytest.mark.one_in(3)
