@@ -38,6 +38,8 @@ def shell(tmp_path, monkeypatch):
     made.history_manager.enabled = False
     made.run_line_magic("load_ext", "septran")
     yield made
+    # It looks for garbage among all that earlier tests have left: 8 s a test in a long run.
+    monkeypatch.setattr(made.displayhook, "flush", lambda: None)
     made.history_manager.end_session()
     made.atexit_operations()
     atexit.unregister(made.atexit_operations)  # else it complains at exit that all is gone

@@ -91,40 +91,32 @@ def _bounded(state: Groups) -> Groups:
 
 def _blocks(sass: str) -> dict[str, _Block]:
     """The blocks of all functions by their labels."""
-    blocks: dict[str, _Block] = {}
-    current, reconverge, count = _Block(), {}, 0
-    open_end = False  # whether the block before goes on into the next one
+    current, reconverge = _Block(), dict[str, str]()
+    blocks = {"start": current}
     for line in sass.splitlines():
-        label = _LABEL.match(line)
-        if label or (not current.lines and not blocks):
-            name = label[1] if label else "start"
-            if open_end:
-                current.follows.append(name)
-            current = blocks[name] = _Block()
-            open_end = not name.startswith(".text")
-        found = _INSTRUCTION.search(line)
-        if not found:
+        # A function runs into the next one only behind its last branch, where nothing is under way.
+        if label := _LABEL.match(line):
+            current = _begun(blocks, label[1], current)
+        if not (found := _INSTRUCTION.search(line)):
             continue
         text = found[2].strip()
         current.lines.append((found[1], text))
-        open_end = True
         operation = re.sub(r"^@!?U?P\w+\s+", "", text)
         target = _TARGET.search(text)
         if operation.startswith("BSSY") and target:
             reconverge[operation.split()[1].rstrip(",")] = target[1]
-            continue
-        if operation.startswith("BSYNC"):
+        elif operation.startswith("BSYNC"):
             current.follows += filter(None, [reconverge.get(operation.split()[1])])
+            current = _begun(blocks, f"behind {len(blocks)}", current)
         elif operation.startswith(("BRA", "EXIT", "RET")):
             current.follows += [target[1]] if target else []
-        else:
-            continue
-        # What is behind a branch is a block of its own.
-        open_end = text.startswith("@") or operation.startswith("BSYNC")
-        count += 1
-        name = f"behind {count}"
-        if open_end:
-            current.follows.append(name)
-        current = blocks[name] = _Block()
-        open_end = True
+            before = current if text.startswith("@") else _Block()
+            current = _begun(blocks, f"behind {len(blocks)}", before)
     return blocks
+
+
+def _begun(blocks: dict[str, _Block], name: str, before: _Block) -> _Block:
+    """A block of this name, into which the one before runs."""
+    before.follows.append(name)
+    blocks[name] = _Block()
+    return blocks[name]
