@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 import numpy as np
@@ -135,25 +135,34 @@ class Element:
     """Its coordinates; those of a gathered view have axis variables."""
     extent: int
     """It is at least 0 and less than this."""
+    most: Index | None = None
+    """What it is at most in a call or a ragged tile that has less; judged by a run, as `extent`."""
+
+    def with_parts(self, made: Callable[[Index], Index]) -> Element:
+        """The element with each index that it is made of replaced by what is `made` of it."""
+        most = None if self.most is None else made(self.most)
+        return replace(self, at=tuple(map(made, self.at)), most=most)
 
     @property
     def table(self) -> Var:
         """What `Index.evaluate` finds the tensor's array under, beside the loop indices."""
         return table_of(self.tensor)
 
-    def look_up(self, array: Any, at: Sequence[Any]) -> Any:
-        """The element, or elements, at coordinates; raises ElementRangeError."""
+    def look_up(self, array: Any, at: Sequence[Any], most: int | None = None) -> Any:
+        """The element, or elements, at coordinates; raises ElementRangeError.
+
+        `most` is the value of the element's own.
+        """
+        last = self.extent - 1 if most is None else min(self.extent - 1, most)
         if isinstance(array, Assumed):
             return min(array.value, self.extent - 1)
         found = np.asarray(array[tuple(at)])
-        outside = (found < 0) | (found >= self.extent)
+        outside = (found < 0) | (found > last)
         if outside.any():
             first = tuple(np.argwhere(outside)[0])
             places = [np.broadcast_to(np.asarray(c), found.shape)[first] for c in at]
             where = ", ".join(str(int(place)) for place in places)
-            raise ElementRangeError(
-                f"{self.tensor}[{where}] is {int(found[first])}", self.extent - 1
-            )
+            raise ElementRangeError(f"{self.tensor}[{where}] is {int(found[first])}", last)
         return found.astype(np.int64) if found.ndim else int(found)
 
     def __str__(self) -> str:
@@ -231,8 +240,8 @@ def parts_of(atom: Atom) -> tuple[Index, ...]:
             return (value, _alone(size))
         case Min(operands) | Max(operands):
             return operands
-        case Element(at=at):
-            return at
+        case Element(at=at, most=most):
+            return at if most is None else (*at, most)
     return ()
 
 

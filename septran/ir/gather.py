@@ -133,7 +133,9 @@ def evaluate(index: Index, values: Mapping[Var, Any]) -> Any:
             case Max(operands):
                 value = _fold(np.maximum, [evaluate(o, values) for o in operands])
             case Element():
-                value = atom.look_up(values[atom.table], [evaluate(c, values) for c in atom.at])
+                most = None if atom.most is None else evaluate(atom.most, values)
+                at = [evaluate(c, values) for c in atom.at]
+                value = atom.look_up(values[atom.table], at, most)
             case CallExtent() | ExtentProduct():
                 value = Index(((atom, 1),)).evaluate(values)
         total = total + coefficient * value

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Union
 
@@ -394,8 +394,7 @@ def _substitute(atom: Atom, values: Mapping[Any, IndexLike]) -> Index:
         case ExtentProduct(value, size):
             return product(value.substitute(values), _substitute(size, values))
         case Element():
-            at = tuple(c.substitute(values) for c in atom.at)
-            return Index(((replace(atom, at=at), 1),))
+            return Index(((atom.with_parts(lambda part: part.substitute(values)), 1),))
 
 
 def _at_end(index: Index, *, most: bool) -> Index:
@@ -439,7 +438,8 @@ def _evaluate(atom: Atom, values: Mapping[Var, int]) -> int:
             return max(o.evaluate(values) for o in operands)
         case Element():
             array: Any = values[atom.table]
-            return int(atom.look_up(array, [c.evaluate(values) for c in atom.at]))
+            most = None if atom.most is None else atom.most.evaluate(values)
+            return int(atom.look_up(array, [c.evaluate(values) for c in atom.at], most))
         case CallExtent():
             return values.get(atom.table, atom.most)
         case ExtentProduct(value, size):
@@ -465,8 +465,7 @@ def _simplify(atom: Atom, ranges: Mapping[Var, Range]) -> Index:
         case Max(operands):
             return _decide([o.simplify(ranges) for o in operands], ranges, Max)
         case Element():
-            at = tuple(c.simplify(ranges) for c in atom.at)
-            return Index(((replace(atom, at=at), 1),))
+            return Index(((atom.with_parts(lambda part: part.simplify(ranges)), 1),))
         case CallExtent():
             fixed = atom.least == atom.most
             return Index((), atom.least) if fixed else Index(((atom, 1),))

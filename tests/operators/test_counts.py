@@ -459,10 +459,13 @@ def test_a_ragged_tile_bounds_a_count_by_what_there_is(machine):
     """It was bounded by a full tile, and a kernel read behind the tensor."""
     kernel = septran.compile(counted_rows, machine, emulate=machine.startswith("nvidia"))
     X = np.arange(50 * 40, dtype=np.float32).reshape(50, 40)
+    kernel.check(X, np.array([3, 18])).raise_if_wrong()
     for last in (18, 25):
         n = np.array([3, last])
-        kernel.check(X, n).raise_if_wrong()
         assert np.array_equal(kernel(X, n), [X[:3].sum(axis=0), X[32:].sum(axis=0)])
+    for run in (kernel.check, kernel.reference, kernel.interpret):
+        with pytest.raises(CountRangeError, match=r"n\[1\] is 25, and counts 0 to 18"):
+            run(X, np.array([3, 25]))
 
 
 @pytest.mark.parametrize("machine", slow_but(["cpu-x86", "npu-cube"], MACHINES))
@@ -475,5 +478,6 @@ def test_a_dimension_that_calls_tell_bounds_a_count_by_the_call_s(machine):
         for number in (0, 1, rows):
             kernel.check(X, np.array([number])).raise_if_wrong()
         assert np.array_equal(kernel(X, np.array([32])), [X.sum(axis=0)])
-    with pytest.raises(CountRangeError, match=r"is 4, and counts 0 to 3"):
-        kernel.check(X[:3], np.array([4]))
+    for run in (kernel.check, kernel.reference, kernel.interpret):
+        with pytest.raises(CountRangeError, match=r"is 4, and counts 0 to 3"):
+            run(X[:3], np.array([4]))

@@ -59,9 +59,8 @@ def count(element: Tile, most: Any = None) -> Any:
             Location.of_caller(),
             hint="`most` is how often the loop runs at most, for which room is made",
         )
-    counted = count_of(element, top)
     # Room is made for a full tile and the greatest call; of less there is no more to be counted.
-    return Count(minimum(counted, most.index) if isinstance(most, Extent) else counted)
+    return Count(count_of(element, top, most.index if isinstance(most, Extent) else None))
 
 
 class When:

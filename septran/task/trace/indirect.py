@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from septran.dtypes import numpy_dtype
 from septran.ir.atoms import Element
-from septran.ir.index import Index
+from septran.ir.index import Index, minimum
 from septran.ir.views import View
 from septran.location import Location
 from septran.task.errors import IndirectIndexError
@@ -60,8 +60,8 @@ def element_of(rows: Tile, extent: int, of: str) -> Index:
     return Index(((Element(home.table, home.view.index, extent), 1),))
 
 
-def count_of(element: Tile, most: int) -> Index:
-    """An element of a tensor as a number of iterations, from 0 to `most`.
+def count_of(element: Tile, most: int, less: Index | None = None) -> Index:
+    """An element of a tensor as a number of iterations, from 0 to `most`, or `less` of some tiles.
 
     Raises IndirectIndexError.
     """
@@ -80,7 +80,9 @@ def count_of(element: Tile, most: int) -> Index:
     home = frame.home(element.view)
     _require_lasting(home, f"{element.name} holds counts", where)
     # From 0 to `most` there are `most` + 1 values.
-    return Index(((Element(home.table, home.view.index, most + 1), 1),))
+    counted = Index(((Element(home.table, home.view.index, most + 1, less), 1),))
+    # A kernel takes the nearest number; a run of the program judges the element itself.
+    return counted if less is None else minimum(counted, less)
 
 
 def _require_lasting(home: Home, what: str, where: Location) -> None:

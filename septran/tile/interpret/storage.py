@@ -247,8 +247,9 @@ def _atom(atom: Atom, values: Mapping[Var, Any]) -> Any:
         case Max(operands):
             return _fold(np.maximum, operands, values)
         case Element():
+            most = None if atom.most is None else evaluate_index(atom.most, values)
             at = [evaluate_index(c, values) for c in atom.at]
-            return atom.look_up(values[atom.table], at)
+            return atom.look_up(values[atom.table], at, most)
         case CallExtent():
             return values.get(atom.table, atom.most)
         case ExtentProduct(value, size):
