@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from septran.dtypes import accumulator_dtype, compute_dtype, is_float, promote
+from septran.dtypes import accumulator_dtype, compute_dtype, is_float, promote, unit_roundoff
 from septran.errors import SepTranError
 from septran.ir import expressions as ex
 from septran.ir.atoms import ElementRangeError, table_name, table_of
@@ -27,6 +27,7 @@ from septran.ir.index import Var
 from septran.ir.views import View
 from septran.runtime import rounding
 from septran.runtime.rounding import Array, Bounded, cast, exact, gamma
+from septran.runtime.shared_errors import Labels, Sources, condensed, fresh, joined
 from septran.task.errors import CountRangeError, IndexRangeError
 from septran.task.reference import positions
 from septran.task.tree import (
@@ -38,6 +39,7 @@ from septran.task.tree import (
     Statement,
     TaskNode,
     TaskTree,
+    statements,
 )
 
 SAFETY = 2.0
@@ -146,20 +148,48 @@ def error_bounds(
     Raises:
         NoBoundError: for a primitive that is not known here.
     """
-    held: dict[str, _Held] = {}
-    for param in tree.root.params:
-        given = arrays.get(param.name)
-        start = cast(exact(np.zeros(param.shape) if given is None else given), param.dtype)
-        held[param.name] = _Held(_Tensor(param.dtype, start), View.whole(param.name, param.shape))
     numbers = {s.name: s.default for s in tree.scalars if s.default is not None}
-    run = _Run({}, {**numbers, **(scalars or {})}, rules or ProductRules())
-    for name, own in held.items():
-        run.has_indices(name, own.tensor)
-    with np.errstate(all="ignore"):
-        run.body(tree.root, tree.root.body, dict(held))
-        outputs = {p.name: held[p.name].tensor.bounded() for p in tree.root.params if p.writes}
-    # With another index anything may be anywhere.
-    return {n: rounding.lost(x) for n, x in outputs.items()} if run.doubt else outputs
+    numbers |= scalars or {}
+    run = _Run({}, numbers, rules or ProductRules())
+    found = run.outputs(tree, arrays)
+    if run.doubt:  # with another index anything may be anywhere
+        return {n: rounding.lost(x) for n, x in found.items()}
+    if run.written > MOST_FOLLOWED or not _carries(tree) or not any(map(_vague, found.values())):
+        return found
+    followed = _Run({}, numbers, run.rules, labels=Labels()).outputs(tree, arrays)
+    return {n: _nearer(x, followed[n]) for n, x in found.items()}
+
+
+MOST_FOLLOWED = 1 << 20
+"""The number of elements up to which the sources of their errors are followed: a few seconds."""
+MANY_SOURCES = 8
+"""The number of an element's sources from which on those that are its own are joined to one."""
+
+
+FEW_DIGITS = 1 / 3
+"""The part of a type's digits below which a bound promises few."""
+
+
+def _carries(tree: TaskTree) -> bool:
+    """Whether a loop may carry errors from one iteration to the next."""
+    loops = (s for t in tree.tasks() for s in statements(t.body) if isinstance(s, Loop))
+    return any(not loop.parallel for loop in loops)
+
+
+def _vague(x: Bounded) -> bool:
+    """Whether a bound promises nothing of some elements, or few digits of most."""
+    if not is_float(x.dtype):
+        return False
+    finite = np.isfinite(x.value)
+    few = x.error > unit_roundoff(x.dtype) ** FEW_DIGITS * rounding.size(x.value)
+    return bool((finite & np.isinf(x.error)).any() or few[finite].sum() > finite.sum() / 2)
+
+
+def _nearer(x: Bounded, y: Bounded) -> Bounded:
+    """Return a number by the better of two bounds of it."""
+    better = y.error < x.error
+    value, error = (np.where(better, b, a) for a, b in ((x.value, y.value), (x.error, y.error)))
+    return Bounded(value, error, x.dtype)
 
 
 @functools.lru_cache(maxsize=1 << 10)
@@ -174,7 +204,8 @@ class _Tensor:
     order; so terms and their magnitudes are counted until the sum is read.
     """
 
-    def __init__(self, dtype: str, start: Bounded) -> None:
+    def __init__(self, dtype: str, start: Bounded, labels: Labels | None = None) -> None:
+        """`labels` are for the sources of errors, where these are followed."""
         shape = start.value.shape
         self.dtype = dtype
         self.value = np.array(start.value)
@@ -182,6 +213,8 @@ class _Tensor:
         self.magnitude = np.array(np.broadcast_to(start.reach, shape))
         self.terms = np.zeros(shape)
         self.stores = np.zeros(shape)
+        self.labels = labels
+        self.sources: Sources | None = None
 
     def bounded(self) -> Bounded:
         """Return all of the tensor."""
@@ -205,15 +238,34 @@ class _Tensor:
                 stores = read(self.stores, view, values)
                 error = error + gamma(stores, self.dtype) * magnitude
                 error = error + stores * rounding.smallest(self.dtype)
-        return rounding.rounded(value, error, self.dtype, 0.0)
+        found = rounding.rounded(value, error, self.dtype, 0.0)
+        if self.sources is None:
+            return found
+        return found.of(self.sources.at(self.places(view, values)))
 
     def write(self, view: View, values: Mapping[Var, int], new: Bounded) -> None:
         new = cast(new, self.dtype)
+        if self.labels is not None and is_float(self.dtype):
+            self.keep(view, values, new, self.labels)
         write(self.value, view, values, new.value)
         write(self.error, view, values, new.error)
         write(self.magnitude, view, values, new.reach)
         for counter in (self.terms, self.stores):
             write(counter, view, values, np.zeros(()))
+
+    def keep(self, view: View, values: Mapping[Var, int], new: Bounded, labels: Labels) -> None:
+        """Note the sources of what is written: what came of no known source is one from now on."""
+        places = self.places(view, values)
+        rest = np.where(np.isfinite(new.rest), new.rest, 0.0)
+        own = fresh(np.broadcast_to(rest, places.shape), labels)
+        found = own if new.sources is None else joined(new.sources, own)
+        held = self.sources or Sources.none((self.value.size + 1,))
+        self.sources = held.put(places, found)
+
+    def places(self, view: View, values: Mapping[Var, int]) -> Array:
+        """Return where the sources of a view's elements are; 0, where are none, outside of all."""
+        numbers = 1 + np.arange(self.value.size).reshape(self.value.shape)
+        return read(numbers, view, values)
 
     def accumulate(
         self, view: View, values: Mapping[Var, int], a: Bounded, b: Bounded, bits: int | None
@@ -277,6 +329,15 @@ class _Held:
         return composed(self.view, view)
 
 
+def _join_own_sources(tensors: Iterable[_Tensor], labels: Labels) -> None:
+    """Join sources that one element alone has, where an element has many."""
+    held = {id(t): t for t in tensors if t.sources is not None}.values()
+    if any(t.sources is not None and len(t.sources.labels) > MANY_SOURCES for t in held):
+        found = condensed([t.sources for t in held if t.sources is not None], labels)
+        for tensor, sources in zip(held, found, strict=True):
+            tensor.sources = sources
+
+
 @dataclass
 class _Run:
     """A run of the tree in program order, as in `task.reference`, on bounded numbers."""
@@ -289,6 +350,23 @@ class _Run:
     """Tensors that elements may be read from, by their names in the tree."""
     doubt: bool = False
     """Whether rows were chosen, or iterations counted, by integers that rounding may change."""
+    labels: Labels | None = None
+    """For the sources of errors, where these are followed."""
+    written: int = 0
+    """The number of elements that expressions were assigned to."""
+
+    def outputs(self, tree: TaskTree, arrays: Mapping[str, Array]) -> dict[str, Bounded]:
+        """Run a whole tree."""
+        held: dict[str, _Held] = {}
+        for param in tree.root.params:
+            given = arrays.get(param.name)
+            start = cast(exact(np.zeros(param.shape) if given is None else given), param.dtype)
+            tensor = _Tensor(param.dtype, start, self.labels)
+            held[param.name] = _Held(tensor, View.whole(param.name, param.shape))
+            self.has_indices(param.name, tensor)
+        with np.errstate(all="ignore"):
+            self.body(tree.root, tree.root.body, dict(held))
+            return {p.name: held[p.name].tensor.bounded() for p in tree.root.params if p.writes}
 
     def has_indices(self, name: str, tensor: _Tensor) -> None:
         """Let elements be read of a tensor if it is one of integers."""
@@ -334,6 +412,7 @@ class _Run:
             case Assign():
                 held = env[statement.target.tensor]
                 new = self.value(statement.value, env)
+                self.written += new.value.size
                 held.tensor.write(self.part(held, statement.target), self.values, new)
 
     def loop(self, task: TaskNode, loop: Loop, env: dict[str, _Held]) -> None:
@@ -342,6 +421,8 @@ class _Run:
         for turn in itertools.product(*sizes):
             self.values.update(zip(loop.variables, turn, strict=True))
             self.body(task, loop.body, env)
+            if self.labels is not None:
+                _join_own_sources([held.tensor for held in env.values()], self.labels)
 
     def allocate(self, statement: Allocate) -> _Held:
         fill = statement.fill
@@ -350,7 +431,7 @@ class _Run:
             fill = np.nan if is_float(statement.dtype) else 0
         start = cast(exact(np.full(statement.shape, fill)), statement.dtype)
         view = View.whole(statement.name, statement.shape, statement.valid)
-        return _Held(_Tensor(statement.dtype, start), view)
+        return _Held(_Tensor(statement.dtype, start, self.labels), view)
 
     def read(self, view: View, env: dict[str, _Held]) -> Bounded:
         held = env[view.tensor]
@@ -423,7 +504,8 @@ class _Run:
             case ex.Expand():
                 x = self.value(expr.operand, env)
                 value, error = (np.expand_dims(part, expr.axes) for part in (x.value, x.error))
-                return Bounded(value, error, expr.dtype)
+                sources = x.sources and x.sources.expanded(expr.axes)
+                return Bounded(value, error, expr.dtype, sources)
             case ex.Reduce():
                 operand = self.value(expr.operand, env)
                 return rounding.reduce(expr.function, operand, expr.axis, expr.dtype)

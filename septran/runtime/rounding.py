@@ -27,6 +27,7 @@ from septran.ir.expressions import COMPARISONS
 from septran.ir.numerics import BINARY, UNARY, convert, identity
 from septran.ir.scans import scanned
 from septran.ir.sorting import first_in_order, order
+from septran.runtime.shared_errors import Sources, joined
 
 Array = np.ndarray[Any, Any]
 
@@ -46,6 +47,21 @@ class Bounded:
     """The bounds, not negative; infinite where nothing can be promised."""
     dtype: str
     """The type in which a kernel holds the value."""
+    sources: Sources | None = None
+    """The part of the errors whose sources are known; None where they are not followed."""
+
+    @property
+    def rest(self) -> Array:
+        """The part of the errors of which no source is known."""
+        if self.sources is None:
+            return self.error
+        return np.asarray(np.maximum(self.error - self.sources.reach, 0.0))
+
+    def of(self, sources: Sources | None) -> Bounded:
+        """Return the number with the sources of its errors, where these are not lost."""
+        if sources is None:
+            return self
+        return replace(self, sources=sources.where((self.error > 0) & np.isfinite(self.error)))
 
     @property
     def reach(self) -> Array:
@@ -150,10 +166,10 @@ def largest(dtype: str) -> float:
 def cast(x: Bounded, dtype: str) -> Bounded:
     """Return the number in another dtype; widening a float loses nothing."""
     if dtype == x.dtype or (is_float(x.dtype) and promote(x.dtype, dtype) == dtype):
-        return Bounded(x.value, x.error, dtype)
+        return replace(x, dtype=dtype)
     if is_float(dtype):
         value = _real(x.value)
-        return rounded(value, x.error, dtype, 0.0 if _fits(value, dtype) else 1.0)
+        return rounded(value, x.error, dtype, 0.0 if _fits(value, dtype) else 1.0).of(x.sources)
     target = numpy_dtype(dtype)
     if x.value.dtype.kind in "iub":
         error = _unknown(x.error > 0) if dtype == "bool" else within(x.value, x.error, dtype)
@@ -196,6 +212,8 @@ def unary(function: str, x: Bounded, dtype: str) -> Bounded:
         return rounded(value, error + UNITS[function] * unit_roundoff(dtype), dtype, 0.0)
     exactly = function in ("neg", "abs", "floor", "ceil", "round")
     result = rounded(value, error, dtype, 0.0 if exactly else UNITS[function])
+    if function == "neg" and x.sources is not None:
+        return result.of(x.sources.scaled(-1.0))
     vanished = np.isinf(x.value) & (x.error == 0) & (value == 0)  # exp(-inf) is 0, not tiny
     return replace(result, error=np.where(vanished, 0.0, result.error))
 
@@ -211,11 +229,21 @@ def binary(function: str, x: Bounded, y: Bounded, dtype: str, common: str) -> Bo
         whole = np.asarray(BINARY[function](x.value, y.value))
         return Bounded(whole, _unknown((x.error > 0) | (y.error > 0)), dtype)
     value, error = _BINARY[function](x, y)
+    linear, sources = function in ("add", "subtract"), None
+    if linear and (x.sources is not None or y.sources is not None):
+        sources = _sum_of_sources(x, y, 1.0 if function == "add" else -1.0)
+        error = sources.reach + x.rest + y.rest
     choice = function in ("maximum", "minimum")
     result = rounded(value, error, dtype, 0.0 if choice else UNITS.get(function, 1.0))
     # A sum of certain zeros is none that may have lost something: log of it is -inf.
-    vanished = (value == 0) & (error == 0) & (function in ("add", "subtract"))
-    return replace(result, error=np.where(vanished, 0.0, result.error))
+    vanished = (value == 0) & (error == 0) & linear
+    return replace(result, error=np.where(vanished, 0.0, result.error)).of(sources)
+
+
+def _sum_of_sources(x: Bounded, y: Bounded, sign: float) -> Sources:
+    """Return the sources of ``x + sign * y``, of which one has some."""
+    parts = [s for s in (x.sources, y.sources and y.sources.scaled(sign)) if s is not None]
+    return joined(*parts)
 
 
 def select(condition: Bounded, yes: Bounded, no: Bounded, dtype: str) -> Bounded:
@@ -229,7 +257,12 @@ def select(condition: Bounded, yes: Bounded, no: Bounded, dtype: str) -> Bounded
         apart = np.where(same, 0.0, np.abs(_real(yes.value) - _real(no.value)))
         either = apart + np.maximum(yes.error, no.error)
         error = np.where(condition.error > 0, np.where(np.isnan(either), np.inf, either), error)
-    return Bounded(value, error, dtype)
+    sure = condition.error == 0
+    parts = [
+        x.sources.where(sure & chosen)
+        for x, chosen in ((yes, truth), (no, ~truth)) if x.sources is not None
+    ]  # fmt: skip
+    return Bounded(value, error, dtype).of(joined(*parts) if parts else None)
 
 
 def reduce(function: str, x: Bounded, axis: int, dtype: str) -> Bounded:
