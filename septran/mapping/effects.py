@@ -11,6 +11,7 @@ from typing import Any
 
 from septran.backends import backend_of
 from septran.errors import nearest
+from septran.ir.bounds import Ranges, greatest, loop_range
 from septran.location import Location
 from septran.machine.model import NONE, FormerKey, Machine
 from septran.mapping.choose import Scope, pick
@@ -29,7 +30,16 @@ from septran.mapping.memories import outer_memories
 from septran.mapping.resolved import Decision, Instance, Setting, Settings
 from septran.mapping.rules import Facts
 from septran.task.check.definedness import MOST
-from septran.task.tree import Allocate, Launch, Loop, TaskNode, TaskTree, TunableValue, statements
+from septran.task.tree import (
+    Allocate,
+    Launch,
+    Loop,
+    Statement,
+    TaskNode,
+    TaskTree,
+    TunableValue,
+    statements,
+)
 
 
 def settle(
@@ -207,6 +217,40 @@ def unrolled(tree: TaskTree) -> Iterator[Decision]:
                     f"write `for k in task.sequential_range({count}):` where the launches differ "
                     "by their tiles only", where,
                 )  # fmt: skip
+
+
+def never_run(tree: TaskTree) -> Iterator[Decision]:
+    """Yield loops and bodies under conditions that run for no values, though there are elements."""
+    if any(0 in param.shape for param in tree.root.params):
+        return
+    found: dict[Location, tuple[TaskNode, bool]] = {}
+    for task, loop, runs in _loops(tree.root, tree.root.body, {}):
+        # A task is launched by several, of which each may have it skip something.
+        found[loop.location] = task, runs or found.get(loop.location, (task, False))[1]
+    for where, (task, runs) in found.items():
+        if not runs:
+            yield Decision(
+                "no-effect", task.path,
+                f"what {task.variant} has under this line never runs for these sizes and flags",
+                "an extent is how often a loop turns, without a start or a step; a condition is "
+                "true above 0", where,
+            )  # fmt: skip
+
+
+def _loops(
+    task: TaskNode, body: tuple[Statement, ...], ranges: Ranges
+) -> Iterator[tuple[TaskNode, Loop, bool]]:
+    """Yield the loops that are come to with their tasks, and whether they can turn."""
+    for statement in body:
+        if isinstance(statement, Launch):
+            yield from _loops(statement.task, statement.task.body, ranges)
+        elif isinstance(statement, Loop):
+            runs = all(greatest(extent, ranges) > 0 for extent in statement.extents)
+            yield task, statement, runs
+            if runs:
+                pairs = zip(statement.variables, statement.extents, strict=True)
+                own = {variable: loop_range(extent, ranges) for variable, extent in pairs}
+                yield from _loops(task, statement.body, {**ranges, **own})
 
 
 def unfollowed(tree: TaskTree) -> Iterator[Decision]:

@@ -82,7 +82,8 @@ def resolve(
     lost = effects.overridden_tunables(mapping, work.asked)
     idle = idle_rules(mapping, mapping.machine, tree.name, work.visited)
     more = (
-        *effects.smaller(mapping), *lost, *idle, *effects.unrolled(tree), *effects.unfollowed(tree)
+        *effects.smaller(mapping), *lost, *idle, *effects.unrolled(tree), *effects.never_run(tree),
+        *effects.unfollowed(tree),
     )  # fmt: skip
     decisions = effects.distinct([*work.decisions, *more], instances, work.bound)
     machine = with_instructions(mapping.machine, work.functions)

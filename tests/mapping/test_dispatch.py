@@ -232,6 +232,14 @@ def test_a_case_that_is_never_taken_is_a_mistake(said, number, words):
     assert error.where.line == number + 2
 
 
+@pytest.mark.parametrize("said", ['dtype == "flaot16"', 'M < 4 or "f16" == A_dtype'])
+def test_a_word_that_is_no_element_type_is_a_mistake(said):
+    error = mistake(cases("M <= 4", said), ConditionError)
+    assert "no element type" in error.message
+    assert "float16" in error.hint
+    assert error.where.line == 4
+
+
 @pytest.mark.parametrize(
     "said",
     [

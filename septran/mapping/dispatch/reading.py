@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from septran.errors import SepTranError, raise_all
+from septran.dtypes import TYPES
+from septran.errors import SepTranError, nearest, raise_all
 from septran.machine.kinds import (
     FREE,
     NAME,
@@ -126,7 +128,25 @@ def _when(node: Node, named: Mapping[str, Condition]) -> Condition:
                 node.where,
                 hint="name dimensions, extents (A_0) or dtype; rules of a mapping know structure",
             )
+    _require_types(found)
     return found
+
+
+def _require_types(condition: Condition) -> None:
+    """Refuse a comparison of an element type with a word that is none: it would never hold."""
+    for node in (n for n in ast.walk(condition.tree) if isinstance(n, ast.Compare)):
+        operands = [node.left, *node.comparators]
+        names = [n.id for n in operands if isinstance(n, ast.Name)]
+        words = [n.value for n in operands if isinstance(n, ast.Constant)]
+        if not any(name == "dtype" or name.endswith("_dtype") for name in names):
+            continue
+        for word in words:
+            if word not in TYPES:
+                message = (
+                    f"{word!r} in {condition.text!r} is no element type, so that no call has it"
+                )
+                hint = nearest(str(word), TYPES)
+                raise ConditionError(message, condition.where, hint=hint)
 
 
 def _unreachable(cases: list[DispatchCase]) -> Iterator[SepTranError]:

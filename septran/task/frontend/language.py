@@ -35,7 +35,7 @@ from septran.task.trace.arguments import not_a_tensor
 from septran.task.trace.dtype_rules import element_type, require_number
 from septran.task.trace.indirect import gathered
 from septran.task.trace.operands import check_axes, check_dtypes
-from septran.task.trace.symbols import Expression, Symbol, as_index
+from septran.task.trace.symbols import NO_STEPS, Expression, Symbol, as_index
 from septran.task.trace.tensors import Cutting, Partition, Tile, windowed
 from septran.task.trace.tracing import Frame, current, launch
 from septran.task.tree import Allocate, Loop, Primitive, TunableValue
@@ -170,17 +170,20 @@ def _each(value: Any, count: int) -> tuple[int, ...]:
     return symbols.integers(each, "a stride, padding or dilation of a window")
 
 
-def parallel_range(*extents: Any) -> Iterations:
+def parallel_range(*extents: Any, **others: Any) -> Iterations:
     """Loop over independent iterations in any order.
 
-    Yields one index, or a tuple of indices for several extents.
+    Yields one index, or a tuple of indices for several extents. Nothing else (`others`) is taken.
     """
-    return _loop(extents, parallel=True)
+    return _loop(extents, others, parallel=True)
 
 
-def sequential_range(*extents: Any) -> Iterations:
-    """Loop over iterations in order; extents may depend on outer indices."""
-    return _loop(extents, parallel=False)
+def sequential_range(*extents: Any, **others: Any) -> Iterations:
+    """Loop over iterations in order; extents may depend on outer indices.
+
+    Nothing else (`others`) is taken.
+    """
+    return _loop(extents, others, parallel=False)
 
 
 class Iterations:
@@ -202,8 +205,10 @@ class Iterations:
         return self._once
 
 
-def _loop(extents: tuple[Any, ...], parallel: bool) -> Iterations:
+def _loop(extents: tuple[Any, ...], others: Mapping[str, Any], parallel: bool) -> Iterations:
     frame = _composite("loops over launches")
+    for name in others:
+        raise LaunchArgumentsError(f"a loop takes extents, and no {name!r}", _here(), hint=NO_STEPS)
     single = len(extents) == 1 and not isinstance(extents[0], tuple | list)
     if len(extents) == 1 and isinstance(extents[0], tuple | list):
         extents = tuple(extents[0])
@@ -229,6 +234,10 @@ def _extent(value: Any) -> Index:
             f"{value.name} is a tensor, and how often a loop turns is not known from it", _here(),
             hint=f"say how often at most: task.count({value.name}[..], most=..)",
         )  # fmt: skip
+    if isinstance(value, range):
+        steps = f"here {len(value)} times with {value.start} + k * {value.step}"
+        message = f"{value} has a start or a step, and is not how often a loop turns"
+        raise IndexingError(message, _here(), hint=f"{NO_STEPS}, {steps}")
     index = value.index if isinstance(value, symbols.Count) else as_index(value)
     return Index() if index.is_constant and index.constant < 0 else index
 

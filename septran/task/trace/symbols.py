@@ -282,10 +282,22 @@ def as_index(value: Any) -> Index:
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return Index.of(int(value))
     what = "an expression" if isinstance(value, Expression) else repr(value)
-    raise IndexingError(
-        f"{what} is not an integer index", Location.of_caller(),
-        hint="indices are integers, loop indices, and their +, -, *, // and % with integers",
-    )  # fmt: skip
+    hint = "indices are integers, loop indices, and their +, -, *, // and % with integers"
+    if isinstance(value, tuple) and len(value) > 1 and all(isinstance(v, Symbol) for v in value):
+        hint = several_indices(value)
+    raise IndexingError(f"{what} is not an integer index", Location.of_caller(), hint=hint)
+
+
+def several_indices(indices: tuple[Any, ...]) -> str:
+    """Return what to write where indices of a loop are taken for one."""
+    names = ", ".join(map(str, indices))
+    return f"each extent of a loop has an index of its own: write `for {names} in ..`. {NO_STEPS}"
+
+
+NO_STEPS = (
+    "A loop counts from 0 in steps of 1, without a start or a step: loop as often as it turns, and "
+    "write `start + k * step` where k is used"
+)
 
 
 def integers(values: Iterable[Any], what: str) -> tuple[int, ...]:

@@ -25,11 +25,13 @@ from septran.task.trace.indirect import element_of, gathered
 from septran.task.trace.symbols import (
     Count,
     Expression,
+    Symbol,
     apply,
     as_index,
     extent,
     integers,
     nominal,
+    several_indices,
     symbol,
 )
 from septran.task.tree import Cut
@@ -389,11 +391,11 @@ def _require_whole(tile: Tile, at: int, where: Location) -> None:
 
 def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
     if len(items) > view.rank:
-        raise IndexingError(
-            f"{len(items)} indices for the {view.rank} axes of {view.tensor}",
-            Location.of_caller(),
-            hint="a view has the tensor's own axes; x[:, None] inserts one in an expression",
-        )
+        hint = "a view has the tensor's own axes; x[:, None] inserts one in an expression"
+        if all(isinstance(item, Symbol) for item in items):
+            hint = several_indices(items)
+        message = f"{len(items)} indices for the {view.rank} axes of {view.tensor}"
+        raise IndexingError(message, Location.of_caller(), hint=hint)
     items = (*items, *([slice(None)] * (view.rank - len(items))))
     if sum(isinstance(item, Tile) and item.ndim > 0 for item in items) > 1:
         raise IndexingError(
