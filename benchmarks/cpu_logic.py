@@ -54,6 +54,14 @@ def transpose() -> Cases:
         yield _bytes("transpose", (x,), 2, partial(y.copy_, x.transpose(1, 2)))
 
 
+def permute() -> Cases:
+    """Heads beside tokens, and channels that go last."""
+    for shape, order in (((8, 197, 12, 64), (0, 2, 1, 3)), ((8, 64, 56, 56), (0, 2, 3, 1))):
+        x = torch.randn(shape)
+        y = torch.empty([shape[n] for n in order])
+        yield _bytes("permute", (x,), 2, partial(y.copy_, x.permute(order)), order=order)
+
+
 def embedding() -> Cases:
     """Llama's rows of 4,096, and the gradient, which adds up those of a token."""
     w, index = torch.randn(32_000, 4096), torch.randint(0, 32_000, (512,))
@@ -199,9 +207,9 @@ def fp8_gemm() -> Cases:
 _CASES: dict[str, Callable[[], Cases]] = {
     f.__name__: f
     for f in (
-        cumsum, logsumexp, cross_entropy, transpose, embedding, embedding_backward, causal_conv1d,
-        pool2d, pool2d_backward, swiglu, sliding_attention, attention_lse, paged_attention,
-        paged_prefill, moe, route, moe_layer, gated_delta_rule, ssd, fp8_gemm,
+        cumsum, logsumexp, cross_entropy, transpose, permute, embedding, embedding_backward,
+        causal_conv1d, pool2d, pool2d_backward, swiglu, sliding_attention, attention_lse,
+        paged_attention, paged_prefill, moe, route, moe_layer, gated_delta_rule, ssd, fp8_gemm,
     )
 }  # fmt: skip
 NAMES = tuple(_CASES)
