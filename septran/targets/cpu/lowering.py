@@ -35,6 +35,7 @@ from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer
 from septran.targets.registry import require_emitters
 from septran.tile.analyses.cpu_decisions import PARALLEL_WORK, streamed, work_of
+from septran.tile.analyses.groups import pitch_in_place
 from septran.tile.analyses.indirect import indirect
 from septran.tile.analyses.loops import ranges, used, walk
 from septran.tile.nodes import (
@@ -428,4 +429,14 @@ def _taken_as(program: TileProgram, node: Compute, dtype: str) -> str:
     instruction = EMITTERS.of(node.instruction)
     if any(program.buffer(r.buffer).layout.group > 1 for r in node.operands):
         return instruction.grouped
+    if _multiplies_groups(program, node):
+        return ""
     return "float32" if dtype in instruction.widened else ""
+
+
+def _multiplies_groups(program: TileProgram, node: Compute) -> bool:
+    """Whether its right operand lies in the instruction's groups where nothing has packed it."""
+    if node.primitive != "gemm":
+        return False
+    b, panels = node.operands[2], program.machine.instruction(node.instruction).panels
+    return pitch_in_place(b, program.buffer(b.buffer), panels, ranges(program.body)) > 0

@@ -1,9 +1,10 @@
 """``gemm`` by instructions that add the products of a group of short elements to each sum.
 
 ``vpdpbusd`` takes four bytes of a row of A and the four of each column of B that they are
-multiplied by, so B is packed with groups along the summed axis (the layout ``panels(axis, w, g)``)
-and elements of A are broadcast by fours. The register tile and its loops are the microkernel's,
-with groups for steps. Where neither operand is packed so, its elements are summed one by one.
+multiplied by, so B is packed with groups along the summed axis (the layout ``panels(axis, w, g)``),
+or lies so already, and elements of A are broadcast by fours. The register tile and its loops are
+the microkernel's, with groups for steps. Where neither operand lies so, its elements are summed one
+by one.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ from septran.targets.cpu.map.elements import inside, read
 from septran.targets.cpu.simd import AVX2, NEON
 from septran.targets.lower.values import bits, broadcast, cast
 from septran.targets.lower.writer import Expr, both
+from septran.tile.analyses.groups import pitch_in_place
 from septran.tile.nodes import Buffer, Compute
 
 WORD = "int32"
@@ -129,14 +131,28 @@ def _emit(
 ) -> None:
     for node in nodes:
         c, a, b = oriented(context, node)
-        if in_groups(b, dot.size):
+        if group_pitch(context, node, b, dot.size):
             GroupProduct(context, dot, node, c, a, b).emit()
         else:
             otherwise(context, [node], private)
 
 
-def in_groups(b: Access, size: int) -> bool:
-    """Whether whole groups of elements along the summed axis lie side by side in B."""
+def group_pitch(context: Context, node: Compute, b: Access, size: int) -> int:
+    """Elements from one group along the summed axis to the next of the same column of B.
+
+    0 where whole groups do not lie side by side, column after column, in panels that were packed
+    so or in what the caller holds so.
+    """
+    if _packed(b, size):
+        return b.storage.layout.parameters[1] * size
+    panels = context.machine.instruction(node.instruction).panels
+    if panels[1:] != (size,) or size * itemsize(b.storage.held) != itemsize(WORD):
+        return 0
+    return pitch_in_place(b.region, b.storage, panels, context.indices.ranges)
+
+
+def _packed(b: Access, size: int) -> bool:
+    """Whether whole groups of elements along the summed axis lie side by side in panels of B."""
     layout, index = b.storage.layout, b.region.index
     if layout.group != size or len(index) != 2 or b.region.rank != 2:
         return False
@@ -263,7 +279,7 @@ class GroupProduct:
     def _columns(self, shape: Shape, tile: RegisterTile) -> Callable[[Index, int], Expr]:
         """Loads the groups at step k of the columns of a register."""
         context, size, flat = self.context, self.dot.size, self.b.storage.flat
-        pitch = self.b.storage.layout.parameters[1] * size
+        pitch = group_pitch(context, self.node, self.b, size)
         bases = {
             chunk: context.variable("at", self.b.at((Index(), tile.column + chunk)))
             for chunk in shape.chunks

@@ -20,7 +20,7 @@ from septran.targets.cpu.gemm.group_dots import (
     WORD,
     emit_bfloat16_dots,
     emit_byte_dots,
-    in_groups,
+    group_pitch,
     oriented,
 )
 from septran.targets.cpu.gemm.k_loop import panels
@@ -77,18 +77,18 @@ def _emit(
     for node in nodes:
         c, a, b = oriented(context, node)
         dot = dot_of(a.storage.dtype, b.storage.dtype)
-        steps = _steps_of(context, a, b, dot)
+        steps = _steps_of(context, node, a, b, dot)
         if steps is None:  # rows that are not evenly far apart, such as those of a window
             otherwise(context, [node], private)
         else:
             _TileProduct(context, dot, node, c, a, b, steps).emit()
 
 
-def _steps_of(context: Context, a: Access, b: Access, dot: TileDot) -> Access | None:
+def _steps_of(context: Context, node: Compute, a: Access, b: Access, dot: TileDot) -> Access | None:
     """A's rows in steps of 64 bytes; None where registers cannot be loaded of A or B."""
-    if not in_groups(b, dot.size):
+    if not group_pitch(context, node, b, dot.size):
         return None
-    _, width, *more = b.storage.layout.parameters
+    _, width, *more = b.storage.layout.parameters or (1, ROWS)
     if width % ROWS or len(more) > 1:  # registers are filled with groups one after another
         return None
     if itemsize(a.storage.held) * dot.step != ROW_BYTES:
@@ -121,7 +121,7 @@ class _TileProduct:
         self.rest = context.variable("rest", self.length - self.whole * dot.step)
         self.ragged = not context.divides(dot.step, self.length)
         self.first = first_step(context, self.node)
-        self.pitch = self.b.storage.layout.parameters[1] * dot.size
+        self.pitch = group_pitch(context, self.node, self.b, dot.size)
         take_next_pack(context, self.a, self.b)  # what is packed next is not asked for here
 
     def emit(self) -> None:

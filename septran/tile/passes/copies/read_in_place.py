@@ -3,7 +3,7 @@
 Only copies that the mapping leaves to choice are dropped: ``mems: {B: [NONE, L2]}``. A copy into a
 cache is no necessity, as a gemm reads its operands anywhere. It makes rows of B adjacent, which
 pays where many rows of A use each of them, or where B's own rows would evict each other from the
-caches.
+caches. What lies as an instruction multiplies it needs none for any number of rows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from septran.dtypes import itemsize
+from septran.tile.analyses.groups import pitch_in_place
 from septran.tile.analyses.loops import covers, ranges, trips, walk
 from septran.tile.nodes import (
     Buffer,
@@ -105,6 +106,10 @@ class _Work:
         """Return why a copy is not worth its time; None where it may be."""
         if not self._optional(copy):
             return None
+        if taken := self._taken_in_groups(copy, following):
+            return f"it lies in groups, as {taken} multiplies them"
+        if not self._by_rows(copy):
+            return None
         uses = self._uses(copy, following)
         rows = sum(use.rows for use in uses)
         along = any(use.along for use in uses)
@@ -142,24 +147,49 @@ class _Work:
         dtype, sums = self._source(copy).dtype, self.program.buffer(c.buffer).dtype
         return sums == ("float32" if dtype in NARROW else dtype)
 
+    def _taken_in_groups(self, copy: Copy, following: tuple[Node, ...]) -> str:
+        """Return the instruction that takes all of the copy in groups that its source lies in."""
+        name, found = copy.target.buffer, set[str]()
+        for node in nodes(following):
+            if name not in _names(node):
+                continue
+            if not isinstance(node, Compute) or node.primitive != "gemm":
+                return ""
+            c, a, b = node.operands
+            panels = self.program.machine.instruction(node.instruction).panels
+            given = copy.source.compose(b)
+            pitch = pitch_in_place(given, self._source(copy), panels, self.known)
+            if name in (c.buffer, a.buffer) or not pitch:
+                return ""
+            found.add(node.instruction)
+        everywhere = sum(name in _names(n) for n in nodes(self.program.body))
+        inside = sum(name in _names(n) for n in nodes(following))
+        return found.pop() if len(found) == 1 and everywhere == inside + 1 else ""
+
     def _optional(self, copy: Copy) -> bool:
-        """Return whether a copy only packs elements that lie in adjacent places, unchanged."""
+        """Return whether a copy only packs a matrix of the caller's, which nobody changes."""
         target, source = self.program.buffer(copy.target.buffer), self._source(copy)
-        strides = copy.source.strides()
-        if not self.program.machine.memory(target.memory).cached or strides is None:
+        if not self.program.machine.memory(target.memory).cached:
             return False
         if not copy.optional or copy.channel or copy.zero_fill:
             return False
         if copy.source.padded or copy.source.rank != 2:
             return False
-        alone = any(
-            strides[-1] == {n: 1} and all(n not in row for row in strides[:-1]) for n in (0, 1)
-        )
-        same = source.dtype == target.dtype and source.dtype in (*WIDE, *NARROW)
         unchanged = source.name in self.program.params and all(
             r.buffer != source.name for n in nodes(self.program.body) for r in writes(n)
         )
-        return alone and same and unchanged and covers(copy.target, target.shape)
+        return source.dtype == target.dtype and unchanged and covers(copy.target, target.shape)
+
+    def _by_rows(self, copy: Copy) -> bool:
+        """Return whether it packs elements that are read as fast where they lie, side by side."""
+        strides = copy.source.strides()
+        return (
+            self._source(copy).dtype in (*WIDE, *NARROW)
+            and strides is not None
+            and any(
+                strides[-1] == {n: 1} and all(n not in row for row in strides[:-1]) for n in (0, 1)
+            )
+        )
 
     def _source(self, copy: Copy) -> Buffer:
         return self.program.buffer(copy.source.buffer)
