@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,12 +18,24 @@ from torch import Tensor
 import septran.torch
 from benchmarks.models import minilm
 from benchmarks.models.minilm import MiniLM, Weights, padded
-from benchmarks.models.onnx_encoder import OnnxEncoder, graph
+from benchmarks.models.onnx_encoder import OnnxEncoder, graph, rounded
 from benchmarks.models.packed import Batch, PackedMiniLM
+from benchmarks.models.rounded import RoundedMiniLM
 from benchmarks.models.texts import TEXTS
 
 Tokens = Sequence[Sequence[int]]
 Run = Callable[[], Tensor]
+WIDE = ("torch", "torch.compile", "onnxruntime", "onnxruntime, sorted")
+"""Ways of others, in float32."""
+ROUNDED = ("onnxruntime int8", "onnxruntime int8, sorted")
+"""Those with weights of 8 bits."""
+COLUMNS = ("kernels", "kernels int8", "use", *WIDE, *ROUNDED)
+RATIOS = {
+    "kernels / best": ("kernels", WIDE),
+    "int8 / best": ("kernels int8", WIDE),
+    "int8 / int8": ("kernels int8", ROUNDED),
+}
+"""Which of ours is set beside the best of which others."""
 GROUP = 8
 """Sentences of similar lengths that are filled up to one length together."""
 
@@ -59,10 +72,15 @@ class Contest:
         torch.set_num_threads(threads)
         self.torch_model = MiniLM(weights)
         self.kernels = PackedMiniLM(weights)
+        self.rounded = RoundedMiniLM(weights)
         torch._dynamo.reset()  # it gives up on a function after eight shapes
         self.compiled = torch.compile(self.torch_model, dynamic=False)
         known = all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime"))
-        self.onnx = OnnxEncoder(graph(weights), threads, alone) if known else None
+        self.onnx: dict[str, OnnxEncoder] = {}
+        if known:
+            whole = graph(weights)
+            models = {"onnxruntime": whole, "onnxruntime int8": rounded(whole)}
+            self.onnx = {n: OnnxEncoder(m, threads, alone) for n, m in models.items()}
 
     def ways(self, tokens: Tokens) -> Mapping[str, Run]:
         """All of them by name, ours first."""
@@ -76,15 +94,15 @@ class Contest:
 
         found: dict[str, Run] = {
             "kernels": lambda: self.kernels(batch),
+            "kernels int8": lambda: self.rounded(batch),
             "use": used,
             "torch": lambda: self.torch_model(*given),
             "torch.compile": lambda: self.compiled(*given),
         }
-        onnx = self.onnx
-        if onnx is not None:
-            found["onnxruntime"] = lambda: onnx(ids, lengths)
+        for name, onnx in self.onnx.items():
+            found[name] = partial(onnx, ids, lengths)
             if len(given) > 1:
-                found["onnxruntime, sorted"] = in_groups(onnx, ids, lengths)
+                found[f"{name}, sorted"] = in_groups(onnx, ids, lengths)
         return found
 
 
@@ -130,25 +148,46 @@ def run(threads: Sequence[int], seconds: float, alone: bool = False) -> None:
     there = importlib.metadata.version("onnxruntime") if onnx else "not installed"
     print(f"torch {torch.__version__}, onnxruntime {there}, {platform.machine()}\n")
     _print_errors(Contest(weights, 1), weights, [words(text) for text in TEXTS])
-    columns = ("kernels", "use", "torch", "torch.compile", "onnxruntime", "onnxruntime, sorted")
-    print(f"| batch | threads | {' | '.join(columns)} | kernels / best |")
-    print("| --- |" + " --- |" * (len(columns) + 2))
+    print(f"| batch | threads | {' | '.join((*COLUMNS, *RATIOS))} |")
+    print("| --- |" + " --- |" * (len(COLUMNS) + len(RATIOS) + 1))
     for count in threads:
         contest = Contest(weights, count, alone)
         for case in cases(words):
             times = medians(contest.ways(case.tokens), seconds, alone)
-            best = min(t for name, t in times.items() if name not in ("kernels", "use"))
-            rates = [f"{len(case.tokens) / times[c]:.0f}" if c in times else "" for c in columns]
-            ratio = best / times["kernels"]
-            print(f"| {case} | {count} | {' | '.join(rates)} | {ratio:.2f} |", flush=True)
+            cells = [f"{len(case.tokens) / times[c]:.0f}" if c in times else "" for c in COLUMNS]
+            cells += [ratio(times, *pair) for pair in RATIOS.values()]
+            print(f"| {case} | {count} | {' | '.join(cells)} |", flush=True)
+
+
+def ratio(times: Mapping[str, float], ours: str, theirs: Sequence[str]) -> str:
+    """How many times as fast as the best of others one way is; empty where there are none."""
+    others = [times[name] for name in theirs if name in times]
+    return f"{min(others) / times[ours]:.2f}" if others else ""
+
+
+def swapped(found: Tensor, exact: Tensor) -> tuple[int, float]:
+    """How many texts have another nearest one, and the farthest two that change their order.
+
+    Of two texts whose similarities to a third one differ by more, the nearer one stays so.
+    """
+    nearest = (ranking(found)[:, 1] != ranking(exact)[:, 1]).sum().item()
+    similar = exact @ exact.T
+    ranked = similar.gather(1, ranking(found))
+    # Each behind the best of those that come after it.
+    ahead = ranked.flip(1).cummax(1).values.flip(1) - ranked
+    return int(nearest), ahead.max().item()
 
 
 def _print_errors(contest: Contest, weights: Weights, tokens: Tokens) -> None:
-    """Print each way's greatest deviation from float64, and whether it ranks texts alike."""
+    """Print each way's greatest deviation from float64, and how it ranks texts."""
     exact = MiniLM({name: w.double() for name, w in weights.items()}).double()(*padded(tokens))
-    wanted = ranking(exact)
     for name, way in contest.ways(tokens).items():
         found = way().double()
-        alike = "the same ranking" if ranking(found).equal(wanted) else "ANOTHER RANKING"
+        alike = "the same ranking"
+        if not ranking(found).equal(ranking(exact)):
+            others, least = swapped(found, exact)
+            alike = (
+                f"{others} other nearest texts, no order changed of similarities {least:.1e} apart"
+            )
         print(f"{name}: {(found - exact).abs().max():.1e} from float64, {alike}")
     print()

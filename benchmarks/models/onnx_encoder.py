@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -88,6 +90,21 @@ def graph(weights: Weights) -> bytes:
     count = g.node("ReduceSum", mask, axis, domain="", keepdims=0)
     mean = g.node("Div", total, count, domain="")
     return g.model(g.node("LpNormalization", mean, domain="", axis=1))
+
+
+def rounded(model: bytes) -> bytes:
+    """The same with weights of 8 bits, a scale an output, and activations of 8 bits."""
+    import onnx
+    from onnxruntime import quantization
+
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "rounded.onnx"
+        quantization.quantize_dynamic(
+            onnx.load_from_string(model), found, ["MatMul", "Attention"], per_channel=True,
+            weight_type=quantization.QuantType.QInt8,
+            extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
+        )  # fmt: skip
+        return found.read_bytes()
 
 
 def _added(

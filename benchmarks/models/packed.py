@@ -61,6 +61,11 @@ class Product:
     many: septran.Kernel
 
     @staticmethod
+    def given(weight: Tensor, bias: Tensor) -> Sequence[Tensor]:
+        """A layer's weights [N, K] and bias, as a call takes them."""
+        return weight, panels(weight), bias
+
+    @staticmethod
     def compiled(mapping: str, act: str) -> Product:
         """Compile both ways."""
         few = septran.compile(logic.linear, mapping, static={"act": act})
@@ -78,13 +83,16 @@ class Product:
 class PackedMiniLM:
     """The encoder: five kernels of six layers' weights, and one before and after them."""
 
+    product: type[Product] = Product
+    """What multiplies in the layers."""
+
     def __init__(self, weights: Weights, mapping: str = "cpu-x86") -> None:
         def compiled(what: str | object, **static: object) -> septran.Kernel:
             return septran.compile(what, mapping, static=static)
 
         self.embed, self.add_norm = compiled(logic.embed), compiled(logic.add_norm)
         self.attention = compiled(logic.packed_attention, heads=HEADS)
-        self.linear, self.gelu = (Product.compiled(mapping, act) for act in ("none", "gelu"))
+        self.linear, self.gelu = (self.product.compiled(mapping, act) for act in ("none", "gelu"))
         self.choose, self.pool = compiled("embedding"), compiled(logic.mean_pool)
 
         def pair(prefix: str) -> tuple[Tensor, Tensor]:
@@ -105,7 +113,7 @@ class PackedMiniLM:
                     "output.dense", "output.LayerNorm",
                 )
             )  # fmt: skip
-            products = ((w, panels(w), b) for w, b in (qkv, out, up, down))
+            products = (self.product.given(*each) for each in (qkv, out, up, down))
             self.layers.append((*products, norm, last))
 
     def __call__(self, batch: Batch) -> Tensor:

@@ -10,9 +10,10 @@ import torch
 
 import septran
 from benchmarks.models import logic, minilm
-from benchmarks.models.encoder import ranking
+from benchmarks.models.encoder import ranking, swapped
 from benchmarks.models.minilm import HEADS, LAYERS, MiniLM, Words, padded
 from benchmarks.models.packed import Batch, PackedMiniLM, panels
+from benchmarks.models.rounded import LARGE, RoundedMiniLM, RoundedProduct, by_size, reordered
 from benchmarks.models.texts import TEXTS
 
 TOKENS = [[5, 3, 7], [1], [2, 9, 4, 8, 6, 0, 3], [1, 2, 3, 4, 5]]
@@ -73,6 +74,65 @@ def test_many_rows_are_multiplied_by_the_librarys_kernel(weights, model):
 def test_a_sentence_has_the_vector_that_it_has_alone(model):
     together = model(Batch.of(TOKENS))
     torch.testing.assert_close(together[2:3], model(Batch.of(TOKENS[2:3])))
+
+
+def test_channels_in_another_order_are_the_same_model(weights):
+    order = torch.randperm(SIZE)
+    turned = {n: reordered(n, w, order) for n, w in weights.items()}
+    wanted, found = (MiniLM(w)(*padded(TOKENS)) for w in (weights, turned))
+    torch.testing.assert_close(found[:, order.argsort()], wanted)
+
+
+def test_the_last_channels_are_those_that_norms_make_largest(weights):
+    some = dict(weights)
+    name = "encoder.layer.3.output.LayerNorm.bias"
+    some[name] = torch.where(torch.arange(SIZE) == 7, 90.0, some[name])
+    assert by_size(some)[-1] == 7
+
+
+def test_products_of_bytes_are_as_far_off_as_their_steps(weights):
+    """Half a step of each row and of each weight, times the size of what it is multiplied by."""
+    del weights
+    torch.manual_seed(2)
+    x, w, b = torch.randn(30, 3 * SIZE), torch.randn(96, 3 * SIZE), torch.randn(96)
+    x[4], w[5] = 0, 0
+    product = RoundedProduct.compiled("cpu-x86", "none")
+    found = product(x, *product.given(w, b))
+    packed, last, scale, *_ = product.given(w, b)
+    # A row's least element, or 0, becomes the first of 256 steps.
+    span = x[:, :-LARGE].amax(1).clamp(min=0) - x[:, :-LARGE].amin(1).clamp(max=0)
+    half = span / 255 / 2, scale / 2
+    rows, columns = (t[:, :-LARGE].abs().sum(1) for t in (x, w))
+    count = x.shape[1] - LARGE
+    # Where both ends are rounded away from 0, the greatest element is a whole step off.
+    most = 2 * half[0][:, None] * (columns + count * half[1]) + rows[:, None] * half[1]
+    assert ((found - (x.double() @ w.T.double() + b)).abs() <= most + 1e-4).all()
+    assert packed.dtype == torch.int8
+    assert last.shape[1] == LARGE
+
+
+@pytest.mark.slow
+def test_the_published_model_of_bytes_swaps_only_texts_that_are_about_as_near(published):
+    weights, words = minilm.load(published), Words(published)
+    tokens = [words(text) for text in TEXTS]
+    exact = MiniLM({n: w.double() for n, w in weights.items()}).double()(*padded(tokens))
+    found = RoundedMiniLM(weights)(Batch.of(tokens)).double()
+    others, least = swapped(found, exact)
+    assert others == 0
+    # Weights of 8 bits alone, a scale an output, swap what is 0.0067 apart.
+    assert least < 0.01
+    assert (found * exact).sum(1).min() > 0.999
+
+
+def test_what_changes_its_order_is_counted():
+    def at(*degrees):
+        angles = torch.tensor(degrees, dtype=torch.float64).deg2rad()
+        return torch.stack([angles.cos(), angles.sin()], 1)
+
+    assert swapped(at(0, 10, 40), at(0, 10, 40)) == (0, 0)
+    others, least = swapped(at(0, 10, 19), at(0, 10, 40))
+    assert others == 1  # to 10 degrees the last one is nearer now
+    assert least == pytest.approx(np.cos(np.deg2rad(10)) - np.cos(np.deg2rad(30)))
 
 
 BATCH = Batch.of(TOKENS)
