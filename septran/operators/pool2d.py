@@ -17,6 +17,12 @@ CASES = (
 FUNCTIONS = ("max", "mean")
 
 
+def require_known(function):
+    """Refuse other functions."""
+    known = ", ".join(FUNCTIONS)
+    task.require(function in FUNCTIONS, f"function is {function!r}, and none of {known}")
+
+
 @task.define(leaf=True)
 def pool_tile(Y, X, *, function: str, padding: task.static):
     """Some rows of places of one channel."""
@@ -41,8 +47,7 @@ def pool2d(
     padding: task.static = 0,
 ):
     """Each image, channel and block of places on its own."""
-    known = ", ".join(FUNCTIONS)
-    task.require(function in FUNCTIONS, f"function is {function!r}, and none of {known}")
+    require_known(function)
     windows = task.window(X, (size, size), stride, padding)
     tile = (1, 1, task.tunable("block_height"), task.tunable("block_width"))
     Yp, Xp = task.partition(Y, shape=tile), task.partition(windows, shape=(*tile, size, size))

@@ -12,6 +12,7 @@ import itertools
 
 from septran import task
 from septran.operators.conv2d_backward import StridedPlaces
+from septran.operators.pool2d import require_known
 
 EXAMPLE = {"B": 1, "C": 64, "H": 56, "W": 56}
 CASES = (
@@ -19,7 +20,6 @@ CASES = (
     {"B": 1, "C": 16, "H": 28, "W": 28, "padding": 1, "function": "mean"},
     {"B": 1, "C": 5, "H": 15, "W": 9, "stride": 1, "padding": 1, "dtype": "float16"},
 )
-FUNCTIONS = ("max", "mean")
 
 
 def _places(X, width):
@@ -119,8 +119,7 @@ def pool2d_backward(
     padding: task.static = 0,
 ):
     """What each window took, then the places of dX that are `stride` apart together."""
-    known = ", ".join(FUNCTIONS)
-    task.require(function in FUNCTIONS, f"function is {function!r}, and none of {known}")
+    require_known(function)
     chosen = None
     if function == "max":
         chosen = task.empty(dY.shape, task.int32, name="chosen")
