@@ -57,13 +57,23 @@ def _outside(program: TileProgram, node: Node, twins: Twins) -> Node:
 def _is_unit(machine: Machine, node: For | Role) -> bool:
     """Return whether the node's body is the code of one unit that is made of several.
 
-    A parallel loop over no level is spread over units, too, if no loop inside it is.
+    A parallel loop over no level is spread over units, too, if no loop inside it is; and if there
+    is more in it than one parallel loop: one unit then does all of that, in turns.
     """
     if node.processor is None:
         inner = [n for n in nodes(node.body) if isinstance(n, For | Role)]
         spread = any(_is_unit(machine, n) for n in inner if n.processor is not None)
-        return isinstance(node, For) and node.kind == "parallel" and not spread
+        return _is_parallel(node) and not (spread and _is_nest(node))
     return 0 < machine.depth(node.processor) < len(machine.processors) - 1
+
+
+def _is_parallel(node: Node) -> bool:
+    return isinstance(node, For) and node.kind == "parallel"
+
+
+def _is_nest(node: For | Role) -> bool:
+    """Return whether a body is one parallel loop, so that both are a grid of units."""
+    return len(node.body) == 1 and _is_parallel(node.body[0])
 
 
 def _is_shared(machine: Machine, memory: str) -> bool:
@@ -159,7 +169,9 @@ class _Unit:
         # The first walk finds what an iteration leaves behind, the second one lets the next
         # iteration meet it.
         _, last = self.walk(loop.body, _Touched())
-        if loop.kind == "parallel":  # its iterations do not meet
+        # Parallel iterations do not meet, unless a unit does those of its own level in turns.
+        turns = loop.processor is not None and _is_unit(self.program.machine, loop)
+        if loop.kind == "parallel" and not turns:
             last = _Touched()
         inside, after = self.walk(loop.body, last)
         name, node = self._first_conflict(inside, before)

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import septran
+from septran import task
 from septran.errors import TileError
 from septran.ir.atoms import Element
 from septran.ir.index import Index, Var
@@ -16,6 +18,7 @@ from septran.tile.nodes import (
     Acquire,
     Barrier,
     Commit,
+    Compute,
     For,
     Release,
     Role,
@@ -192,3 +195,55 @@ def test_results_do_not_depend_on_when_copies_land(gemm, operands):
     program = placed(gemm(pipeline=3, outer=2))
     for seed in range(8):
         assert np.array_equal(interpret(program, [a, b], order=seed)["C"], a @ b)
+
+
+@task.define(leaf=True)
+def product(C, A, B):
+    task.call_primitive("gemm", C, A, B)
+
+
+@task.define(leaf=True)
+def result(Y, acc):
+    Y[:, :] = acc
+
+
+@task.define
+def square(Y, X):
+    """X.T @ X by tiles, between what the same block does before and after them."""
+    acc = task.zeros(Y.shape, task.float32, name="acc")
+    Lp, Rp = task.partition(X.T, shape=(16, X.shape[0])), task.partition(X, shape=(X.shape[0], 16))
+    tiles = task.partition(acc, shape=(16, 16))
+    for i, j in task.parallel_range(tiles.shape):
+        task.launch(product, tiles[i, j], Lp[i, 0], Rp[0, j])
+    task.launch(result, Y, acc)
+
+
+@task.define
+def squares(Y: task.Tensor["G", "N", "N", task.float32], X: task.Tensor["G", "M", "N"]):
+    """A block for each of several, of which each has tiles of its own."""
+    for g in task.parallel_range(X.shape[0]):
+        task.launch(square, Y[g], X[g])
+
+
+@pytest.mark.parametrize("machine", ["nvidia-a100", "nvidia-h200"])
+def test_tiles_that_one_block_computes_in_turns_meet_what_is_around_them(machine):
+    """Threads read what others had not written yet: random program 4000392."""
+    sizes, dtypes = {"G": 2, "M": 16, "N": 31}, {"X": "float16"}
+    stages = septran.produce_stages(squares, machine, shapes=sizes, dtypes=dtypes)
+    (loop,) = stages.tile_program.body
+    while len(loop.body) == 1:
+        (loop,) = loop.body
+    first, *tiles, last = loop.body
+    names = [type(n) for n in nodes(tuple(tiles)) if not isinstance(n, For)]
+    assert names[0] is Barrier
+    assert isinstance(tiles[-1], Barrier)
+    assert isinstance(first, Compute)
+    assert isinstance(last, Compute)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["nvidia-a100", "nvidia-h200"])
+def test_tiles_in_turns_are_right_on_the_emulator(machine):
+    kernel = septran.compile(squares, machine, emulate=True)
+    X = np.random.default_rng(0).standard_normal((2, 16, 31)).astype("float16")
+    kernel.check(X).raise_if_wrong()
