@@ -30,9 +30,25 @@ MOST_HEIGHTS = 2
 
 
 def panels(
-    context: Context, extent: Index, size: int, body: Callable[[Index, Index | None], None]
+    context: Context,
+    extent: Index,
+    size: int,
+    body: Callable[[Index, Index | None], None],
+    lanes: int = 0,
 ) -> None:
-    """Run `body` on whole panels, then on what is left; `extent` may be an unknown."""
+    """Run `body` on whole panels, then on what is left; `extent` may be an unknown.
+
+    Where that would be one register of `lanes` columns, it shares them with the panel before.
+    """
+    cut = _cut(extent.constant, size, lanes) if lanes and extent.is_constant else None
+    if cut is not None:
+        if cut:
+            panels(context, Index.of(cut), size, body)
+        last = extent.constant - cut
+        wide = lanes * -(-last // (2 * lanes))
+        body(Index.of(cut), Index.of(wide))
+        body(Index.of(cut + wide), Index.of(last - wide))
+        return
     whole = context.variable("panels", extent // size)
     with context.loop("panel", whole) as panel:
         body(panel * size, None)
@@ -45,6 +61,16 @@ def panels(
         known = Index.of(values[0] % size) if len({v % size for v in values}) == 1 else rest
         with context.when_any(rest):
             body(whole * size, known)
+
+
+def _cut(extent: int, size: int, lanes: int) -> int | None:
+    """The columns of whole panels before two that share what is left; None where they need not.
+
+    A tile one register wide loads an element of the left operand for each multiply-add, and a core
+    loads as many vectors a cycle as it multiplies, so that it would wait for its loads.
+    """
+    whole, rest = divmod(extent, size)
+    return (whole - 1) * size if whole and 0 < rest <= lanes and size > 2 * lanes else None
 
 
 def strips(
