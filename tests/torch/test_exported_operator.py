@@ -1,4 +1,4 @@
-"""The page of C++ in docs/export.md: a library's kernel in a package that runs without SepTran."""
+"""The pages of C++ in docs/export.md: a kernel in a package that runs without SepTran or Python."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ assert "septran" not in sys.modules
 
 def blocks(language):
     text = PAGE.read_text(encoding="utf-8")
-    part = text[text.index("## As an operator of torch") :]
+    part = text[text.index("## As an operator of torch") : text.index("## As an operator of ONNX")]
     return re.findall(rf"^```{language}\n(.*?)^```", part, re.S | re.M)
 
 
@@ -57,9 +57,11 @@ def test_a_package_of_aotinductor_calls_a_library(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     compiling, packaging = blocks("python")
     exec(compiling, {"septran": septran})
-    (tmp_path / "op.cpp").write_text(blocks("cpp")[0])
+    for name, text in zip(("op.cpp", "main.cpp"), blocks("cpp"), strict=True):
+        (tmp_path / name).write_text(text)
     python = f"PATH={Path(sys.executable).parent}:$PATH\n"
-    subprocess.run(["sh", "-ec", python + blocks("sh")[0]], check=True)
+    operator, whole = blocks("sh")
+    subprocess.run(["sh", "-ec", python + operator], check=True)
     program = packaging.split("\n", 1)[1]  # behind the library's own line
     (tmp_path / "use.py").write_text(USE.replace("PROGRAM", program))
     done = subprocess.run(
@@ -69,3 +71,9 @@ def test_a_package_of_aotinductor_calls_a_library(tmp_path, monkeypatch):
     beyond, other = done.stdout.splitlines()
     assert "an extent is beyond those that the kernel was made for" in beyond
     assert "[M, 64], [64]" in other
+    # The program without Python: in the shell that has built the operator, where torch is known.
+    torchs = operator.splitlines()[0]
+    done = subprocess.run(
+        ["sh", "-ec", f"{python}{torchs}\n{whole}"], capture_output=True, text=True, check=True
+    )
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["2", "7", "300"]
