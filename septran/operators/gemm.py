@@ -86,6 +86,51 @@ def gemm_by_panels(C, A, B):
         task.launch(gemm_panel, Cp[0, j], A, Bp[0, j])
 
 
+@task.define(leaf=True)
+def add_part(total, part):
+    """Add one part."""
+    total[:, :] = total + part
+
+
+@task.define(leaf=True)
+def round_sum(C, total):
+    """The sum in the dtype of C."""
+    C[:, :] = total.astype(C.dtype)
+
+
+@task.define
+def sum_parts_block(C, parts):
+    """Some rows of all parts, added in order."""
+    total = task.zeros(C.shape, parts.dtype, name="total")
+    for p in task.sequential_range(parts.shape[0]):
+        task.launch(add_part, total, parts[p])
+    task.launch(round_sum, C, total)
+
+
+@task.define
+def sum_parts(C, parts):
+    """C = the sum of the parts, in blocks."""
+    tile = (task.tunable("block_M"), task.tunable("block_N"))
+    Cp = task.partition(C, shape=tile)
+    Pp = task.partition(parts, shape=(parts.shape[0], *tile))
+    for i, j in task.parallel_range(Cp.shape):
+        task.launch(sum_parts_block, Cp[i, j], Pp[0, i, j])
+
+
+@task.define(variant_of="gemm_core")
+def gemm_in_parts(C, A, B):
+    """C in blocks and K in parts, each on its own, and then their sums: for few blocks of C."""
+    m, n, step = task.tunable("block_M"), task.tunable("block_N"), task.tunable("block_K")
+    depth = equal_depth(A.shape[1], step, task.tunable("parts", 2))
+    Ap, Bp = task.partition(A, shape=(m, depth)), task.partition(B, shape=(depth, n))
+    # In the type of the sums, so that C is rounded once.
+    parts = task.empty((Ap.shape[1], *C.shape), task.accumulator_dtype(C.dtype), name="parts")
+    Cp = task.partition(parts, shape=(1, m, n))
+    for p, i, j in task.parallel_range(Cp.shape):
+        task.launch(gemm_block, task.partition(parts[p], shape=(m, n))[i, j], Ap[i, p], Bp[p, j])
+    task.launch(sum_parts, C, parts)
+
+
 @task.define
 def gemm(
     C: task.Tensor["M", "N"],
@@ -103,6 +148,18 @@ def accumulator(C):
     """C itself where it sums exactly enough, else a wider temporary of its shape."""
     wide = task.accumulator_dtype(C.dtype)
     return C if C.dtype == wide else task.empty(C.shape, wide, name="acc")
+
+
+def equal_depth(total, step, most):
+    """The depth of a part of `total`, of which there are at most so many: whole steps.
+
+    All parts have as many steps, so that every one of them is known to end with one.
+    """
+    steps = task.cdiv(total, step)
+    count = max(1, min(steps, most))
+    while steps % count:
+        count -= 1
+    return steps // count * step
 
 
 BACKWARD = "gemm_backward"

@@ -6,7 +6,7 @@ Source: Osama et al., Stream-K, arXiv 2301.03598 (fixed split).
 """
 
 from septran import task
-from septran.operators.gemm import gemm_core
+from septran.operators.gemm import gemm_core, sum_parts
 
 EXAMPLE = {"M": 64, "N": 64, "K": 4096}
 CASES = (
@@ -14,37 +14,6 @@ CASES = (
     {"M": 64, "N": 64, "K": 2048},
     {"M": 1, "N": 30, "K": 1500, "dtype": "float16"},
 )
-
-
-@task.define(leaf=True)
-def add_part(total, part):
-    """Add one part."""
-    total[:, :] = total + part
-
-
-@task.define(leaf=True)
-def round_sum(C, total):
-    """The sum in the dtype of C."""
-    C[:, :] = total.astype(C.dtype)
-
-
-@task.define
-def sum_parts_block(C, parts):
-    """Some rows of all parts, added in order."""
-    total = task.zeros(C.shape, parts.dtype, name="total")
-    for p in task.sequential_range(parts.shape[0]):
-        task.launch(add_part, total, parts[p])
-    task.launch(round_sum, C, total)
-
-
-@task.define
-def sum_parts(C, parts):
-    """C = the sum of the parts, in blocks."""
-    tile = (task.tunable("block_M"), task.tunable("block_N"))
-    Cp = task.partition(C, shape=tile)
-    Pp = task.partition(parts, shape=(parts.shape[0], *tile))
-    for i, j in task.parallel_range(Cp.shape):
-        task.launch(sum_parts_block, Cp[i, j], Pp[0, i, j])
 
 
 def add_up_parts(block, C, A, rights, *, depth, step, whole=(), **flags):

@@ -53,6 +53,7 @@ CASES = {
     "one row of such tiles": (
         "dequant_gemm", "nvidia-h200", {"M": 1, "N": 64, "K": 128}, "float16", {},
     ),
+    "K in parts": ("gemm", "nvidia-h200", {"M": 70, "N": 40, "K": 2180}, "float16", {}),
     "heads of 40": (
         "attention", "nvidia-h200", {"B": 1, "H": 2, "G": 1, "M": 130, "N": 150, "D": 40},
         "float16", {"causal": True},
@@ -317,7 +318,8 @@ def count(text: str, instruction: str) -> int:
 
 
 def test_a_gemm_for_hopper_has_two_consumer_warpgroups():
-    found = cuda("gemm", "nvidia-h200", dtypes="float16")
+    sizes = {"M": 2048, "N": 2048, "K": 512}  # smaller ones have smaller tiles, and one consumer
+    found = cuda("gemm", "nvidia-h200", shapes=sizes, dtypes="float16")
     (launch,) = found.launches
     assert launch.block == 3 * 128
     assert {a.name for a in launch.arguments} >= {"A_map", "B_map", "C_map"}
