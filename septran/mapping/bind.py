@@ -221,8 +221,8 @@ def faster_rounded(
 ) -> Setting[str] | None:
     """Return the instruction before `bound` that is the fastest on tiles padded to its sizes.
 
-    None where `bound` has sizes of its own, as then it is fast, too, or where padding would add
-    half of an axis or more: with few rows, loading the operands takes most of the time.
+    None where `bound` has sizes of its own, as then it is fast, too. What is multiplied beyond the
+    edge counts: tiles that are mostly padding are rounded up only where that is still faster.
     """
     accepted = machine.instruction(bound)
     names = [machine.instruction(setting.value).name for setting in wanted]
@@ -232,20 +232,11 @@ def faster_rounded(
     for setting in wanted[: names.index(bound)]:
         instruction = machine.instruction(setting.value)
         its = _cycles(instruction, uses)
-        if its is None or its >= cost or not _rounds(instruction, uses):
+        if its is None or its >= cost or not instruction.options.get("whole_tiles"):
             continue
         if not any(_refuse_kind(machine, instruction, leaf, use) for use in uses):
             best, cost = replace(setting, value=instruction.name), its
     return best
-
-
-def _rounds(instruction: Instruction, uses: Sequence[PrimitiveUse]) -> bool:
-    """Return whether it takes whole tiles, with padding below half of every axis."""
-    if not instruction.options.get("whole_tiles") or instruction.primitive not in PRIMITIVES:
-        return False
-    pairs = [pair for use in uses for pair in _sizes(instruction, use).values()]
-    # More than half of the padded extent exists: else most of the work would be on padding.
-    return all(-(-extent // step) * step < 2 * extent for extent, step in pairs)
 
 
 def _cycles(instruction: Instruction, uses: Sequence[PrimitiveUse]) -> float | None:

@@ -65,6 +65,11 @@ def test_a_batch_varies_in_all_operands():
     assert found["batched_gemm"].products[0].order == ("batch", "rows", "columns", "sum")
 
 
+def test_a_batch_counts_where_an_operand_merges_a_part_of_it_with_its_rows():
+    found = structures("attention_decode", B=2, H=8, G=4, N=70, D=16)
+    assert found["attention_decode"].value("product.batch") == 8
+
+
 def test_heads_that_share_keys_are_rows():
     found = structures("attention", {"causal": True}, B=1, H=8, G=2, M=60, N=70, D=16)
     head = found["attention_head"]

@@ -72,6 +72,7 @@ class Product:
         """How many rows, columns... it has, by the tensors' extents; None where they do not say."""
         roles = [role for role in ("result", "left", "right") if kind in (*_TILE[role], "batch")]
         places = [p for role in roles for p in self.operands[role].places if p.tensor in shapes]
+        found: list[int] = []
         for place in places:
             # A window has rows (or columns) and the sum along one axis: it gives no count.
             if any(len(kinds) > 1 for kinds in place.axes):
@@ -80,8 +81,9 @@ class Product:
             for extent, kinds in zip(shapes[place.tensor], place.axes, strict=True):
                 # An image has its rows along several axes, whose extents multiply.
                 total *= extent if kind in kinds else 1
-            return total
-        return None
+            found.append(total)
+        # An operand that merges a part of the batch with its rows says less of it than others.
+        return (max(found) if kind == "batch" else found[0]) if found else None
 
 
 @dataclass(frozen=True)

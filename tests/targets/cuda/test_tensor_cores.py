@@ -54,6 +54,10 @@ CASES = {
         "dequant_gemm", "nvidia-h200", {"M": 1, "N": 64, "K": 128}, "float16", {},
     ),
     "K in parts": ("gemm", "nvidia-h200", {"M": 70, "N": 40, "K": 2180}, "float16", {}),
+    "four rows for mma": (
+        "attention_decode", "nvidia-h200", {"B": 1, "H": 8, "G": 2, "N": 300, "D": 64},
+        "float16", {},
+    ),
     "heads of 40": (
         "attention", "nvidia-h200", {"B": 1, "H": 2, "G": 1, "M": 130, "N": 150, "D": 40},
         "float16", {"causal": True},
@@ -132,7 +136,7 @@ def test_mma_beside_each_other_along_columns_is_not_stored_by_warpgroups_panels(
 OFTEN = (
     "wgmma", "wgmma turned", "wgmma int8", "mma", "mma int8", "A in registers",
     "A in registers of mma", "chunks of a word for mma", "tiles that threads write", "heads of 40",
-    "nine rows", "columns for each of four warps",
+    "nine rows", "columns for each of four warps", "four rows for mma",
 )  # fmt: skip
 """A case for each way to hold and to move an operand; sizes that end otherwise are slow tests."""
 
