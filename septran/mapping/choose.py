@@ -171,10 +171,12 @@ def _in_manner(manner: Manner, site: LaunchSite, names: Iterable[str]) -> Iterat
 
 
 def _computes(product: Product, manner: Manner) -> bool:
+    computed = {role for role, operand in product.operands.items() if operand.computed}
     return (
         manner.order in (None, product.order)
         and manner.sums_apart in (None, product.sums_apart)
         and (not manner.multiplies or product.dtype in manner.multiplies)
+        and (not manner.computed or computed == set(manner.computed))
     )
 
 

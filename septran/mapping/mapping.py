@@ -58,6 +58,8 @@ class Manner:
     """Whether each step along the sum has sums of its own, which are added later."""
     multiplies: tuple[str, ...] = ()
     """The element types of a left operand, of which it is one; empty for any."""
+    computed: tuple[str, ...] = ()
+    """The operands that are computed beforehand, and no others; empty for any."""
 
 
 @dataclass(frozen=True)

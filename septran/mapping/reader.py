@@ -197,7 +197,8 @@ def _list(node: Node, reason: str) -> tuple[Setting[str], ...]:
 def _manner(node: Node) -> Manner:
     # An empty list asks for a product without loops, a missing key for nothing.
     order = _words(node, "order") if node.get("order") is not None else None
-    return Manner(order, _flag(node, "sums_apart"), _words(node, "multiplies"))
+    words = (_words(node, key) for key in ("multiplies", "computed"))
+    return Manner(order, _flag(node, "sums_apart"), *words)
 
 
 def _tunables(node: Node, reason: str, named: Table[str, Condition]) -> Table[str, Preference]:

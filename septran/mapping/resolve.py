@@ -323,13 +323,15 @@ class _Task:
 
     def _of_tensors(self, table: Mapping[str, Setting[Any]]) -> dict[str, Setting[Any]]:
         """Return a plan's settings of this task's tensors, by their names or their roles."""
-        named = {name: setting for name, setting in table.items() if name in self.tensors}
+        read = [p.name for p in self.task.params if not p.writes] if "reads" in table else []
+        named = {name: table["reads"] for name in read}
+        named |= {name: setting for name, setting in table.items() if name in self.tensors}
         structure = self.facts.look() if any("." in name for name in table) else None
         if structure is None:
             return named
         for tensor in self.tensors:
             part = next((p for p in self._parts(tensor) if p in table), None)
-            if part is not None and tensor not in named:
+            if part is not None and tensor not in table:
                 setting = table[part]
                 value = structure.layout(str(setting.value), part, tensor)
                 named[tensor] = replace(setting, value=value)

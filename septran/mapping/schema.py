@@ -95,6 +95,7 @@ _MANNER = Record(
         "order": Field(_ORDER, "what its loops walk, outermost first"),
         "sums_apart": Field(Flag(), "whether steps along the sum have sums of their own"),
         "multiplies": Field(many(Choice(ALL)), "the element type of what it multiplies"),
+        "computed": Field(_OPERANDS, "the operands that are computed beforehand"),
     },
     "a variant by how it computes",
 )

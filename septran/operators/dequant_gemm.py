@@ -106,6 +106,36 @@ def dequant_by_sums(C, A, W, scale, zero, *, bits: int, group: int):
         task.copy(C, acc)
 
 
+@task.define(leaf=True)
+def unpack4_apart(L, H, W, scale, zero):
+    """L and H = (W - zero) * scale, of the low and of the high halves of bytes."""
+    wide = task.compute_dtype(L.dtype)
+    L[:, :] = ((W & 15).astype(wide) - zero) * scale
+    H[:, :] = ((W >> 4).astype(wide) - zero) * scale
+
+
+@task.define(variant_of="dequant_block")
+def dequant_turned(C, A, W, scale, zero, *, bits: int, group: int):
+    """The same, but the weights are the left operand, and the product is C's transpose.
+
+    Left operands can be read where they are computed, in the registers of threads. Few rows of A
+    are few columns here, which tensor cores take in smaller steps than rows.
+    """
+    pieces = 8 // bits
+    depth, columns = group // pieces, C.shape[1]
+    acc = task.zeros((columns, C.shape[0]), task.accumulator_dtype(C.dtype), name="acc")
+    Ap = task.partition(A, shape=(A.shape[0], depth))
+    Wp = task.partition(W, shape=(depth, columns))
+    Sp, Zp = (task.partition(x, shape=(1, columns)) for x in (scale, zero))
+    for k in task.sequential_range(Wp.shape[0]):
+        T = [task.empty((columns, depth), A.dtype, name=name) for name in "LH"[:pieces]]
+        unpack = unpack4_apart if bits == 4 else unpack8
+        task.launch(unpack, *(x.T for x in T), Wp[k, 0], Sp[k, 0], Zp[k, 0])
+        for piece, weights in enumerate(T):
+            task.launch(gemm_tile, acc, weights, Ap[0, k * pieces + piece].T)
+    task.copy(C, acc.T)
+
+
 @task.define
 def dequant_gemm(
     C: task.Tensor["M", "N"],

@@ -268,6 +268,29 @@ def test_a_variant_is_chosen_by_what_it_multiplies():
     assert operands("dsa-sim", rule % "float16") == {"bfloat16"}
 
 
+def test_a_variant_is_chosen_by_which_operand_it_computes():
+    rule = "rules: [{match: {products: 1, order: [sum]}, variant: {computed: left}}]"
+    mapping = f"extends: dsa-sim\nmachine: dsa-sim\n{rule}"
+    tree = septran.produce_stages("dequant_gemm", mapping).task_tree
+    (first, *_) = products_of(tree.root).products
+    assert first.operands["left"].computed
+    assert not first.operands["right"].computed
+
+
+def test_layouts_of_all_that_is_read(bench):
+    resolved = bench.resolve("""
+        rules:
+          - match: {order: [sum]}
+            proc: CORE
+            mems: {"*": L2}
+            layouts: {reads: padded(16), B: row}
+    """)
+    layouts = resolved.instance("product/block").settings.table(LAYOUTS)
+    assert {name: setting.value for name, setting in layouts.items()} == {
+        "A": "padded(16)", "B": "row",
+    }  # fmt: skip
+
+
 def test_tunables_are_chosen_by_structure(bench):
     values = "[{when: product.sum > 90, value: 32}, 8]"
     rule = f"rules: [{{match: {{order: [sum]}}, tunables: {{block_K: {values}}}}}]"

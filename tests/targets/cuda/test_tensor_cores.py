@@ -53,6 +53,9 @@ CASES = {
     "one row of such tiles": (
         "dequant_gemm", "nvidia-h200", {"M": 1, "N": 64, "K": 128}, "float16", {},
     ),
+    "weights on the left": (
+        "dequant_gemm", "nvidia-h200", {"M": 5, "N": 72, "K": 1024}, "float16", {},
+    ),
     "K in parts": ("gemm", "nvidia-h200", {"M": 70, "N": 40, "K": 2180}, "float16", {}),
     "four rows for mma": (
         "attention_decode", "nvidia-h200", {"B": 1, "H": 8, "G": 2, "N": 300, "D": 64},
@@ -136,7 +139,7 @@ def test_mma_beside_each_other_along_columns_is_not_stored_by_warpgroups_panels(
 OFTEN = (
     "wgmma", "wgmma turned", "wgmma int8", "mma", "mma int8", "A in registers",
     "A in registers of mma", "chunks of a word for mma", "tiles that threads write", "heads of 40",
-    "nine rows", "columns for each of four warps", "four rows for mma",
+    "nine rows", "columns for each of four warps", "weights on the left", "four rows for mma",
 )  # fmt: skip
 """A case for each way to hold and to move an operand; sizes that end otherwise are slow tests."""
 
@@ -303,7 +306,7 @@ def test_no_registers_spill(machine, operator, shapes, static, cuda_compiler):
     found = cuda(operator, machine, shapes=shapes, dtypes="float16", static=static)
     built = compile_text(found.source, found.arch)
     assert not built.advisories
-    assert [(f.spill_store_bytes, f.spill_load_bytes) for f in built.figures] == [(0, 0)]
+    assert not any(f.spill_store_bytes or f.spill_load_bytes for f in built.figures)
 
 
 @pytest.mark.parametrize("machine", SPILLS)
