@@ -32,7 +32,11 @@ from benchmarks import (
     cpu_sections,
 )
 from benchmarks.cpu_case import BARS, NEAR, Case, Machine, Run, near, predicted_seconds
-from septran.runtime.interleaved_timing import InterleavedTiming, seconds_of, time_interleaved
+from septran.runtime.beside_torch.interleaved_timing import (
+    InterleavedTiming,
+    seconds_of,
+    time_interleaved,
+)
 from septran.targets.cpu.run.isa import host_arch, processor
 from septran.targets.cpu.run.threads import set_threads, usable_cores
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.cpu_case import Case, Run
-from septran.runtime.interleaved_timing import WARM_UP_CALLS, seconds_of
+from septran.runtime.beside_torch.interleaved_timing import WARM_UP_CALLS, seconds_of
 
 MOST = 1.1
 """A call in turns with torch's may take so many times as long as alone, and torch's after it."""

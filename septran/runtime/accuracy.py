@@ -27,7 +27,7 @@ from septran.ir.index import Var
 from septran.ir.views import View
 from septran.runtime import rounding
 from septran.runtime.rounding import Array, Bounded, cast, exact, gamma
-from septran.runtime.shared_errors import Labels, Sources, condensed, fresh, joined
+from septran.runtime.shared_errors import ErrorSources, Labels, condensed, fresh, joined
 from septran.task.errors import CountRangeError, IndexRangeError
 from septran.task.reference import positions
 from septran.task.tree import (
@@ -214,7 +214,7 @@ class _Tensor:
         self.terms = np.zeros(shape)
         self.stores = np.zeros(shape)
         self.labels = labels
-        self.sources: Sources | None = None
+        self.sources: ErrorSources | None = None
 
     def bounded(self) -> Bounded:
         """Return all of the tensor."""
@@ -259,7 +259,7 @@ class _Tensor:
         rest = np.where(np.isfinite(new.rest), new.rest, 0.0)
         own = fresh(np.broadcast_to(rest, places.shape), labels)
         found = own if new.sources is None else joined(new.sources, own)
-        held = self.sources or Sources.none((self.value.size + 1,))
+        held = self.sources or ErrorSources.none((self.value.size + 1,))
         self.sources = held.put(places, found)
 
     def places(self, view: View, values: Mapping[Var, int]) -> Array:

@@ -27,7 +27,7 @@ from septran.ir.expressions import COMPARISONS
 from septran.ir.numerics import BINARY, UNARY, convert, identity
 from septran.ir.scans import scanned
 from septran.ir.sorting import first_in_order, order
-from septran.runtime.shared_errors import Sources, joined
+from septran.runtime.shared_errors import ErrorSources, joined
 
 Array = np.ndarray[Any, Any]
 
@@ -47,7 +47,7 @@ class Bounded:
     """The bounds, not negative; infinite where nothing can be promised."""
     dtype: str
     """The type in which a kernel holds the value."""
-    sources: Sources | None = None
+    sources: ErrorSources | None = None
     """The part of the errors whose sources are known; None where they are not followed."""
 
     @property
@@ -57,7 +57,7 @@ class Bounded:
             return self.error
         return np.asarray(np.maximum(self.error - self.sources.reach, 0.0))
 
-    def of(self, sources: Sources | None) -> Bounded:
+    def of(self, sources: ErrorSources | None) -> Bounded:
         """Return the number with the sources of its errors, where these are not lost."""
         if sources is None:
             return self
@@ -240,7 +240,7 @@ def binary(function: str, x: Bounded, y: Bounded, dtype: str, common: str) -> Bo
     return replace(result, error=np.where(vanished, 0.0, result.error)).of(sources)
 
 
-def _sum_of_sources(x: Bounded, y: Bounded, sign: float) -> Sources:
+def _sum_of_sources(x: Bounded, y: Bounded, sign: float) -> ErrorSources:
     """Return the sources of ``x + sign * y``, of which one has some."""
     parts = [s for s in (x.sources, y.sources and y.sources.scaled(sign)) if s is not None]
     return joined(*parts)

@@ -23,7 +23,7 @@ MOST = 24
 
 
 @dataclass(frozen=True)
-class Sources:
+class ErrorSources:
     """What is known of the errors of an array: for each element a few sources."""
 
     labels: Array
@@ -38,42 +38,42 @@ class Sources:
         return total
 
     @staticmethod
-    def none(shape: tuple[int, ...]) -> Sources:
+    def none(shape: tuple[int, ...]) -> ErrorSources:
         """Return those of exact numbers, which can be written to."""
-        return Sources(np.zeros((1, *shape), np.int64), np.zeros((1, *shape)))
+        return ErrorSources(np.zeros((1, *shape), np.int64), np.zeros((1, *shape)))
 
-    def _padded(self, count: int) -> Sources:
+    def _padded(self, count: int) -> ErrorSources:
         """Return the same, with room for at least so many sources."""
         if len(self.labels) >= count:
             return self
         more = ((0, max(0, count - len(self.labels))), *((0, 0),) * (self.labels.ndim - 1))
-        return Sources(np.pad(self.labels, more), np.pad(self.factors, more))
+        return ErrorSources(np.pad(self.labels, more), np.pad(self.factors, more))
 
-    def expanded(self, axes: tuple[int, ...]) -> Sources:
+    def expanded(self, axes: tuple[int, ...]) -> ErrorSources:
         """Return the sources with new axes of the array."""
         behind = tuple(n + 1 for n in axes)
-        return Sources(*(np.expand_dims(a, behind) for a in (self.labels, self.factors)))
+        return ErrorSources(*(np.expand_dims(a, behind) for a in (self.labels, self.factors)))
 
-    def at(self, places: Array) -> Sources:
+    def at(self, places: Array) -> ErrorSources:
         """Return those of the elements at places of an array of one axis."""
-        return Sources(self.labels[:, places], self.factors[:, places])
+        return ErrorSources(self.labels[:, places], self.factors[:, places])
 
-    def put(self, places: Array, elements: Sources) -> Sources:
+    def put(self, places: Array, elements: ErrorSources) -> ErrorSources:
         """Return them with those of `elements` at some places of an array of one axis."""
         count = max(len(self.labels), len(elements.labels))
         whole, part = self._padded(count), elements._padded(count)
         whole.labels[:, places], whole.factors[:, places] = part.labels, part.factors
         return whole
 
-    def scaled(self, by: float) -> Sources:
+    def scaled(self, by: float) -> ErrorSources:
         """Return the sources of a product with an exact number that is not 0."""
-        return Sources(self.labels, self.factors * by)
+        return ErrorSources(self.labels, self.factors * by)
 
-    def where(self, kept: Array) -> Sources:
+    def where(self, kept: Array) -> ErrorSources:
         """Return the sources of some elements, and none of others, broadcast as NumPy does."""
         shape = np.broadcast_shapes(np.shape(kept), self.labels.shape[1:])
         factors = np.where(kept, _broadcast(self.factors, shape), 0.0)
-        return Sources(np.where(factors == 0, 0, _broadcast(self.labels, shape)), factors)
+        return ErrorSources(np.where(factors == 0, 0, _broadcast(self.labels, shape)), factors)
 
 
 @dataclass
@@ -88,14 +88,14 @@ class Labels:
         return self.first - count
 
 
-def fresh(errors: Array, labels: Labels) -> Sources:
+def fresh(errors: Array, labels: Labels) -> ErrorSources:
     """Return one new source for each element that has an error."""
     first = labels.taken(errors.size)
     own = first + np.arange(errors.size, dtype=np.int64).reshape(errors.shape)
-    return Sources(own[None], np.array(errors, np.float64)[None]).where(errors > 0)
+    return ErrorSources(own[None], np.array(errors, np.float64)[None]).where(errors > 0)
 
 
-def joined(*parts: Sources) -> Sources:
+def joined(*parts: ErrorSources) -> ErrorSources:
     """Return the sources of a sum: of each label one, those that cancel left out."""
     shape = np.broadcast_shapes(*(p.labels.shape[1:] for p in parts))
     labels = np.concatenate([_broadcast(p.labels, shape) for p in parts])
@@ -117,16 +117,16 @@ def _broadcast(array: Array, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(array.reshape(len(array), *ones, *array.shape[1:]), (len(array), *shape))
 
 
-def _trimmed(labels: Array, factors: Array) -> Sources:
+def _trimmed(labels: Array, factors: Array) -> ErrorSources:
     """Return at most `MOST` sources of an element, the greatest ones, without empty places."""
     order = np.argsort(-np.abs(factors), axis=0, kind="stable")
     used = int((factors != 0).sum(axis=0).max(initial=0))
     order = order[: max(1, min(used, MOST))]
     labels, factors = (np.take_along_axis(a, order, 0) for a in (labels, factors))
-    return Sources(np.where(factors == 0, 0, labels), factors)
+    return ErrorSources(np.where(factors == 0, 0, labels), factors)
 
 
-def condensed(tensors: Sequence[Sources], labels: Labels) -> list[Sources]:
+def condensed(tensors: Sequence[ErrorSources], labels: Labels) -> list[ErrorSources]:
     """Return the sources of tensors with those that one element alone has joined to one.
 
     Nothing else has these errors, so that apart they say no more than together.
@@ -136,7 +136,9 @@ def condensed(tensors: Sequence[Sources], labels: Labels) -> list[Sources]:
     result = []
     for sources in tensors:
         shared = np.isin(sources.labels, found[counts > 1])
-        kept = Sources(np.where(shared, sources.labels, 0), np.where(shared, sources.factors, 0.0))
+        kept = ErrorSources(
+            np.where(shared, sources.labels, 0), np.where(shared, sources.factors, 0.0)
+        )
         own = np.abs(np.where(shared, 0.0, sources.factors)).sum(axis=0)
         result.append(joined(kept, fresh(own, labels)))
     return result

@@ -10,10 +10,10 @@ from typing import Any
 from septran.runtime.arrays import TORCH
 from septran.runtime.beside_torch import gradients
 from septran.runtime.beside_torch.experts import grouped_gemm, moe, moe_layer, route
+from septran.runtime.beside_torch.interleaved_timing import InterleavedTiming, time_interleaved
 from septran.runtime.beside_torch.pages import paged_attention, paged_prefill
 from septran.runtime.beside_torch.quantised import fp8_gemm
 from septran.runtime.beside_torch.recurrence import gated_delta_rule, ssd
-from septran.runtime.interleaved_timing import InterleavedTiming, time_interleaved
 
 SECONDS = 1.0
 """The number of seconds for which the two sides alternate."""

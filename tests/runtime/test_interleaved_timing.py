@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from septran.runtime.interleaved_timing import MIN_PAIRS, WARM_UP_CALLS, time_interleaved
+from septran.runtime.beside_torch.interleaved_timing import (
+    MIN_PAIRS,
+    WARM_UP_CALLS,
+    time_interleaved,
+)
 
 
 def test_sides_alternate_call_by_call():

@@ -9,7 +9,7 @@ import septran
 from septran import task
 from septran.runtime.accuracy import compare, error_bounds
 from septran.runtime.rounding import Bounded
-from septran.runtime.shared_errors import MOST, Labels, Sources, condensed, fresh, joined
+from septran.runtime.shared_errors import MOST, ErrorSources, Labels, condensed, fresh, joined
 from tests.tiers import slow_but
 
 MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-a100", "nvidia-h200")
@@ -82,11 +82,11 @@ def test_a_compensated_sum_is_compensated_on_every_machine(machine):
 
 
 def sources(*elements):
-    """Sources of elements that are written as tables of factors by label."""
+    """ErrorSources of elements that are written as tables of factors by label."""
     most = max(map(len, elements))
     pairs = [[*e.items(), *[(0, 0.0)] * (most - len(e))] for e in elements]
     labels, factors = np.moveaxis(np.array(pairs, float), 2, 0)
-    return Sources(labels.T.astype(int), factors.T)
+    return ErrorSources(labels.T.astype(int), factors.T)
 
 
 def tables(found):

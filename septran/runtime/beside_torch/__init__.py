@@ -1,1 +1,1 @@
-"""What torch has beside operators for which it has no one function."""
+"""What torch has beside operators for which it has no one function, and times of both in turns."""
