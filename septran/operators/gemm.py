@@ -86,6 +86,37 @@ def gemm_by_panels(C, A, B):
         task.launch(gemm_panel, Cp[0, j], A, Bp[0, j])
 
 
+@task.define
+def gemm(
+    C: task.Tensor["M", "N"],
+    A: task.Tensor["K if trans_a else M", "M if trans_a else K"],
+    B: task.Tensor["N if trans_b else K", "K if trans_b else N"],
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+):
+    """C = A @ B, either operand transposed on request."""
+    task.launch(gemm_core, C, A.T if trans_a else A, B.T if trans_b else B)
+
+
+def accumulator(C):
+    """C itself where it sums exactly enough, else a wider temporary of its shape."""
+    wide = task.accumulator_dtype(C.dtype)
+    return C if C.dtype == wide else task.empty(C.shape, wide, name="acc")
+
+
+def equal_depth(total, step, most):
+    """The depth of a part of `total`, of which there are at most so many: whole steps.
+
+    All parts have as many steps, so that every one of them is known to end with one.
+    """
+    steps = task.cdiv(total, step)
+    count = max(1, min(steps, most))
+    while steps % count:
+        count -= 1
+    return steps // count * step
+
+
 @task.define(leaf=True)
 def add_part(total, part):
     """Add one part."""
@@ -129,37 +160,6 @@ def gemm_in_parts(C, A, B):
     for p, i, j in task.parallel_range(Cp.shape):
         task.launch(gemm_block, task.partition(parts[p], shape=(m, n))[i, j], Ap[i, p], Bp[p, j])
     task.launch(sum_parts, C, parts)
-
-
-@task.define
-def gemm(
-    C: task.Tensor["M", "N"],
-    A: task.Tensor["K if trans_a else M", "M if trans_a else K"],
-    B: task.Tensor["N if trans_b else K", "K if trans_b else N"],
-    *,
-    trans_a: bool = False,
-    trans_b: bool = False,
-):
-    """C = A @ B, either operand transposed on request."""
-    task.launch(gemm_core, C, A.T if trans_a else A, B.T if trans_b else B)
-
-
-def accumulator(C):
-    """C itself where it sums exactly enough, else a wider temporary of its shape."""
-    wide = task.accumulator_dtype(C.dtype)
-    return C if C.dtype == wide else task.empty(C.shape, wide, name="acc")
-
-
-def equal_depth(total, step, most):
-    """The depth of a part of `total`, of which there are at most so many: whole steps.
-
-    All parts have as many steps, so that every one of them is known to end with one.
-    """
-    steps = task.cdiv(total, step)
-    count = max(1, min(steps, most))
-    while steps % count:
-        count -= 1
-    return steps // count * step
 
 
 BACKWARD = "gemm_backward"
