@@ -16,7 +16,10 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulato
 @pytest.fixture(scope="module")
 def profile():
     shapes = {"M": 128, "N": 128, "K": 128}
-    kernel = septran.compile("gemm", "nvidia-h200", shapes=shapes, dtypes="float16", emulate=True)
+    tile = {"block_M": 128, "block_N": 128, "block_K": 64}
+    kernel = septran.compile(
+        "gemm", "nvidia-h200", shapes=shapes, dtypes="float16", tunables=tile, emulate=True
+    )
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((128, 128)).astype(np.float16) for _ in range(2))
     return kernel.profile(a, b)

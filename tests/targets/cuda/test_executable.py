@@ -12,7 +12,11 @@ from septran.targets.cuda.run import toolchain
 from septran.targets.cuda.run.executable import SharedMemoryError, build, missing
 from septran.targets.cuda.run.toolchain import NoCompilerError
 
-GEMM = {"dtypes": "float16", "shapes": {"M": 512, "N": 512, "K": 256}}
+GEMM = {
+    "dtypes": "float16",
+    "shapes": {"M": 512, "N": 512, "K": 256},
+    "tunables": {"block_M": 128, "block_N": 256, "block_K": 64},  # as of a large product
+}
 
 
 @pytest.fixture(autouse=True)

@@ -106,7 +106,9 @@ def test_weights_of_windows_are_contiguous():
 
 
 def test_who_copies_through_registers_has_enough_of_them():
-    program, code = lowered(shapes={"M": 128, "N": 256, "K": 133}, dtypes="float16")
+    tile = {"block_M": 128, "block_N": 256, "block_K": 64}
+    shapes = {"M": 128, "N": 256, "K": 133}
+    program, code = lowered(shapes=shapes, dtypes="float16", tunables=tile)
     asked = {n.name: n.registers for n in nodes(program.body) if isinstance(n, Role)}
     assert asked == {"producer": 40, "consumer": 232}
     assert "setmaxnreg.dec.sync.aligned.u32 88;" in code.cuda.source
@@ -122,7 +124,8 @@ def test_who_copies_through_registers_has_enough_of_them():
 @pytest.fixture(scope="module")
 def ragged():
     shapes = {"M": 64, "N": 40, "K": 329}
-    return lowered(shapes=shapes, dtypes="float16", tunables={"block_M": 64})[1].cuda
+    tile = {"block_M": 64, "block_K": 64}
+    return lowered(shapes=shapes, dtypes="float16", tunables=tile)[1].cuda
 
 
 def run(program, mode="late"):

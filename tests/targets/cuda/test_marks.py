@@ -30,14 +30,17 @@ CASES = {
     "gemm on nvidia-a100": ("gemm", "nvidia-a100", {"M": 64, "N": 72, "K": 96}, {}),
 }
 ROLES = ["gemm", "attention"]
+TILES = {"gemm": {"block_M": 128, "block_N": 256, "block_K": 64}}
+"""Those of a large product, which two warpgroups share."""
 
 
 @pytest.fixture(scope="module", params=CASES)
 def case(request):
     logic, machine, shapes, static = CASES[request.param]
     kernel = septran.compile(
-        logic, machine, shapes=shapes, dtypes="float16", static=static, emulate=True
-    )
+        logic, machine, shapes=shapes, dtypes="float16", static=static,
+        tunables=TILES.get(request.param), emulate=True,
+    )  # fmt: skip
     return request.param, kernel
 
 
@@ -103,8 +106,9 @@ def test_fills_and_waits_are_as_many_as_the_steps(name):
     """Of the first block: the producer loads each tile once, each consumer waits for each."""
     logic, machine, shapes, static = CASES[name]
     kernel = septran.compile(
-        logic, machine, shapes=shapes, dtypes="float16", static=static, emulate=True
-    )
+        logic, machine, shapes=shapes, dtypes="float16", static=static,
+        tunables=TILES.get(name), emulate=True,
+    )  # fmt: skip
     program = kernel.stages.tile_program
     arrays = kernel.sample() | {
         n: np.zeros(program.buffer(n).shape, np.float16) for n in program.outputs

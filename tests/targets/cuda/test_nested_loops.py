@@ -171,7 +171,8 @@ def test_a_product_for_each_expert_is_right(machine, dtype):
 
 @pytest.fixture(scope="module")
 def program():
-    options = {"shapes": sizes(2, 384), "dtypes": "float16"}
+    tile = {"block_N": 64, "block_K": 64}
+    options = {"shapes": sizes(2, 384), "dtypes": "float16", "tunables": tile}
     return septran.produce_stages(nested_sum, "nvidia-h200", **options).tile_program
 
 

@@ -254,9 +254,8 @@ def test_roles_get_no_more_registers_than_there_are(roles, rows, has):
 
 def test_more_threads_than_a_block_has_are_refused():
     options = {"shapes": {"M": 600, "N": 72, "K": 136}, "dtypes": "float16"}
-    stages = septran.produce_stages(
-        "gemm", ROLES % "{consumers: 8}", tunables={"block_M": 512, "block_N": 64}, **options
-    )
+    tile = {"block_M": 512, "block_N": 64, "block_K": 64}
+    stages = septran.produce_stages("gemm", ROLES % "{consumers: 8}", tunables=tile, **options)
     with pytest.raises(UnsupportedByCudaError, match=r"1,152 threads a block(?s:.*)`consumers`"):
         stages.tensor_ir  # noqa: B018
 
@@ -372,7 +371,6 @@ def test_other_consumers_registers_and_stages_change_the_kernel():
         changed = text.replace(old, new)
         if "false" in new:
             changed = re.sub(r"\n *roles:.*", "", changed)
-        stages = septran.produce_stages(
-            "gemm", changed, dtypes="float16", tunables={"block_M": 128, "block_N": 128}
-        )
+        tile = {"block_M": 128, "block_N": 128, "block_K": 64}
+        stages = septran.produce_stages("gemm", changed, dtypes="float16", tunables=tile)
         assert seen(TARGET.lower(stages.tile_program).cuda), new
