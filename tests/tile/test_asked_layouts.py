@@ -67,7 +67,7 @@ def test_a_matrix_unit_takes_blocks_or_rows_as_its_file_says(machine, task, tens
         ("npu-cube", "A", "fractal(3, 5)", "cube reads A_L0A as fractal(16, 16)"),
         ("npu-cube", "A", "column", "mte2 cannot change the layout"),  # upstream of the buffer
         ("nvidia-h200", "A", "padded(16)", "tma cannot change the layout"),
-        ("nvidia-h200", "A", "swizzle64", "wgmma reads A_SHARED as swizzle(128)"),
+        ("nvidia-h200", "A", "swizzle32", "wgmma reads A_SHARED as swizzle(64)"),
     ],
 )
 def test_a_conversion_that_cannot_be_is_told_at_the_entry_that_asks(
