@@ -35,7 +35,9 @@ def test_nothing_is_run_for_empty_tensors():
 def test_a_read_behind_a_packed_panel_is_found(monkeypatch, longer_vectors):
     """The whole register tile where only one of its registers has columns."""
     monkeypatch.setattr(microkernel, "_narrowed", lambda _c, shape, _e, _n: [(shape, True)])
-    kernel = septran.compile("gemm", "cpu-x86", shapes={"M": 131, "N": 67, "K": 1021})
+    shapes = {"M": 131, "N": 67, "K": 1021}
+    # A block that is no multiple of the tile's width: the last panel has no room for all of it.
+    kernel = septran.compile("gemm", "cpu-x86", shapes=shapes, tunables={"block_N": 64})
     found = kernel.check(guard=True)
     assert not found.right
     assert "gemm between guard pages: B_L2 was read behind its end" in str(found)
