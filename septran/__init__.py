@@ -90,6 +90,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
+    if name.startswith("_"):  # asked for by tools, which catch the error: nobody reads a hint
+        raise AttributeError(f"module 'septran' has no attribute {name!r}")
     from septran.errors import nearest
 
     raise AttributeError(f"module 'septran' has no attribute {name!r}; {nearest(name, __all__)}")

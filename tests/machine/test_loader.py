@@ -11,7 +11,6 @@ from textwrap import dedent
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator
 
 import septran
 from septran.errors import Errors, MachineError
@@ -53,14 +52,22 @@ def test_shipped_machines_are_these():
     assert machine_names() == names
 
 
+@pytest.fixture(scope="module")
+def schema():
+    """What judges machine files by their schema; its import takes two seconds."""
+    from jsonschema import Draft202012Validator
+
+    Draft202012Validator.check_schema(machine_schema())
+    return Draft202012Validator(machine_schema())
+
+
 @pytest.mark.parametrize("name", machine_names())
-def test_shipped_machines_load_and_fit_the_schema(name):
+def test_shipped_machines_load_and_fit_the_schema(name, schema):
     machine = load_machine(name)
     assert machine.name == name
     path = mappings_root() / "machines" / f"{name}.yaml"
     plain = parse(path.read_text(), str(path), MachineError).plain()
-    Draft202012Validator.check_schema(machine_schema())
-    Draft202012Validator(machine_schema()).validate(plain)
+    schema.validate(plain)
 
 
 @pytest.mark.parametrize("name", machine_names())
@@ -281,14 +288,14 @@ def test_all_mistakes_are_reported_at_once():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_schema_and_the_reader_agree_on_the_form(name):
+def test_the_schema_and_the_reader_agree_on_the_form(name, schema):
     text, kind, _, _ = CASES[name]
     if kind is m.MachineSyntaxError:
         return
     node = parse(text, "toy.yaml", MachineError)
     report = Report(m.FAMILY)
     check(MACHINE, node, report)
-    fits = Draft202012Validator(machine_schema()).is_valid(node.plain())
+    fits = schema.is_valid(node.plain())
     if name != "a tag":  # JSON has none
         assert fits == (not report.errors), report.errors
 
@@ -362,7 +369,7 @@ def test_no_shipped_machine_has_a_former_key():
     assert not any(load_machine(name).former_keys for name in machine_names())
 
 
-def test_a_file_takes_what_it_does_not_say_from_the_machine_that_it_extends():
+def test_a_file_takes_what_it_does_not_say_from_the_machine_that_it_extends(schema):
     text = """
         name: mine
         extends: cpu-x86
@@ -377,7 +384,7 @@ def test_a_file_takes_what_it_does_not_say_from_the_machine_that_it_extends():
     assert mine.memory("L1").capacity_bytes == shipped.memory("L1").capacity_bytes
     assert mine.instruction("vector").costs == shipped.instruction("vector").costs | {"exp": 16}
     assert mine.instruction("vector").primitive == "map"
-    Draft202012Validator(machine_schema()).validate(yaml.safe_load(dedent(text)))
+    schema.validate(yaml.safe_load(dedent(text)))
 
 
 def test_only_a_shipped_machine_is_extended():

@@ -7,7 +7,6 @@ import runpy
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from septran.errors import MappingError
 from septran.machine.kinds import Report, check
@@ -25,16 +24,24 @@ SCHEMA = mapping_schema()
 CASES = runpy.run_path(str(Path(__file__).parent / "test_mistakes.py"))
 
 
-def test_it_is_a_schema():
-    Draft202012Validator.check_schema(SCHEMA)
+@pytest.fixture(scope="module")
+def schema():
+    """What judges mappings by the schema; its import takes two seconds."""
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(SCHEMA)
+
+
+def test_it_is_a_schema(schema):
+    schema.check_schema(SCHEMA)
 
 
 @pytest.mark.parametrize(
     "path", sorted(mappings_root().glob("*.mapping.yaml")), ids=lambda p: p.name
 )
-def test_shipped_mappings_fit(path):
+def test_shipped_mappings_fit(path, schema):
     plain = parse(path.read_text(), str(path), MappingError).plain()
-    Draft202012Validator(SCHEMA).validate(plain)
+    schema.validate(plain)
 
 
 def test_every_field_is_described():
@@ -42,20 +49,20 @@ def test_every_field_is_described():
         assert all(field["description"] for field in part["properties"].values())
 
 
-def test_a_search_fits_in_place_of_any_value():
+def test_a_search_fits_in_place_of_any_value(schema):
     tune = {"type": "choice", "values": [1, 2]}
     plain = {
         "task_mappings": {
             "a": {"task_name": "x", "pipeline": tune, "mems": {"C": tune}, "binding": [tune]}
         }
     }
-    Draft202012Validator(SCHEMA).validate(plain)
+    schema.validate(plain)
     plain["task_mappings"]["a"]["pipeline"] = {"type": "chice", "values": [1]}
-    assert not Draft202012Validator(SCHEMA).is_valid(plain)
+    assert not schema.is_valid(plain)
 
 
 @pytest.mark.parametrize("name", CASES["CASES"])
-def test_what_the_reader_refuses_for_its_form_the_schema_refuses(name):
+def test_what_the_reader_refuses_for_its_form_the_schema_refuses(name, schema):
     source, kind, _ = CASES["CASES"][name]
     if kind is MappingSyntaxError:
         return
@@ -65,7 +72,7 @@ def test_what_the_reader_refuses_for_its_form_the_schema_refuses(name):
     check(MAPPING, node, report)
     beyond = "condition" in name or "choice" in name or "range" in name  # what a form cannot say
     if not beyond and "tune" not in text:
-        assert Draft202012Validator(SCHEMA).is_valid(node.plain()) == (not report.errors)
+        assert schema.is_valid(node.plain()) == (not report.errors)
 
 
 def test_groups_are_those_of_the_documentation():
