@@ -45,6 +45,7 @@ def test_what_is_no_path(kernel, write, path):
 
 
 @pytest.mark.parametrize("path", ["", ".", "nowhere/trace.json", "a\0b"])
+@pytest.mark.one_in(2)
 def test_files_that_cannot_be_written(simulated, tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WrongArgumentError):

@@ -49,6 +49,7 @@ UNMET = {
 
 @pytest.mark.parametrize("machine", ["reference", *MACHINES])
 @pytest.mark.parametrize("name", UNMET)
+@pytest.mark.one_in(5)
 def test_what_an_operator_demands(name, machine):
     operator, arrays, static, message = UNMET[name]
     logic = operators.load(operator)
@@ -134,6 +135,7 @@ def empty_loops(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("logic", [slices_of_tiles, slices_beyond, empty_loops], ids=str)
+@pytest.mark.one_in(3)
 def test_edges_of_slices_and_loops_that_never_turn(logic, machine):
     x = floats(37, 5)
     assert np.array_equal(run(logic, machine, x), 2 * x)

@@ -66,6 +66,7 @@ DEADLOCKS = {
 
 @pytest.mark.parametrize("body", list(DEADLOCKS)[:5])
 @pytest.mark.parametrize("seed", [None, 0, 1])
+@pytest.mark.one_in(3, first=2)
 def test_deadlocks(run, body, seed):
     with pytest.raises((EmulatedDeadlockError, MisuseError)) as caught:
         run(body, seed=seed)
@@ -109,6 +110,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("body", COUNTS)
+@pytest.mark.one_in(2)
 def test_wrong_counts(run, body):
     with pytest.raises(ArrivalError) as caught:
         run(body)
@@ -139,6 +141,7 @@ def roles(producer, consumer):
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
 @pytest.mark.parametrize("shares", [(40, 232), (24, 240), (96, 200), (88, 208)])
+@pytest.mark.one_in(2)
 def test_registers_come_from_the_pool_of_the_block(run, shares, seed):
     """384 threads are launched with 168 registers each: 3 * 168 = 504 = 40 + 2 * 232."""
     o, _ = run(roles(*shares), block=384, seed=seed)

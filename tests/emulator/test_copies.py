@@ -74,6 +74,7 @@ def unswizzled(raw, span, rows):
         ((2, 2, 3, 4, 8), (8, 3, 2, 2, 2), (0, 1, 2, 0, 1)),
     ],
 )
+@pytest.mark.one_in(3)
 def test_boxes_of_each_rank(launch, ptx, tensor_map, random, shape, box, at, seed):
     x = random("float32", *shape)
     bytes_ = 4 * int(np.prod(box))
@@ -150,6 +151,7 @@ def test_reductions_of_bytes_are_not_modelled(launch, ptx, tensor_map, random):
 
 @pytest.mark.parametrize("how", ["add", "min", "max"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+@pytest.mark.one_in(2, first=1)
 def test_the_copy_engine_reduces(launch, ptx, tensor_map, random, how, dtype):
     x, o = random(dtype, 8, 8), random(dtype, 8, 8)
     before = o.copy()

@@ -45,6 +45,7 @@ def wrong(a, b, d):
 
 
 @pytest.mark.parametrize("options", [{}, *({"seed": s} for s in range(6))], ids=str)
+@pytest.mark.one_in(2)
 def test_right_in_every_mode(gemm, run, options):
     a, b, d, found = run(gemm, **options)
     assert wrong(a, b, d) == 0
@@ -98,6 +99,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
 @pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.one_in(4)
 def test_faults_are_found(gemm, run, name, seed):
     right, faulty, kind = FAULTS[name]
     assert right in gemm

@@ -13,6 +13,7 @@ extern "C" __global__ void k(%s) {
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("turned", ["", ".trans"])
+@pytest.mark.one_in(2)
 def test_ldmatrix(launch, ptx, count, turned):
     x = np.arange(count * 64, dtype=np.uint16)
     o = np.zeros((32, count), np.uint32)
@@ -72,6 +73,7 @@ MMAS = {
 
 
 @pytest.mark.parametrize("name", MMAS)
+@pytest.mark.one_in(3)
 def test_mma(launch, ptx, random, name):
     dtype, k, size, result = MMAS[name]
     kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)

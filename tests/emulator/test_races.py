@@ -53,6 +53,7 @@ def test_a_barrier_orders(run, seed):
         "*(float4*)(s + 4 * l) = make_float4(l, l, l, l); o[l] = s[l];",
     ],
 )
+@pytest.mark.one_in(3, first=2)
 def test_races(run, body, seed):
     with pytest.raises((ThreadRaceError, UnwrittenSharedError)) as caught:
         run(body, seed=seed)
@@ -82,6 +83,7 @@ def test_a_race_names_both_sides(run):
            s[l] = l; arrive(&b); wait(&b, 0); o[l] = s[63 - l];""",
     ],
 )
+@pytest.mark.one_in(3)
 def test_no_races(run, body, seed):
     run(body, seed=seed)
 
@@ -108,6 +110,7 @@ BOUNDS = {
 
 
 @pytest.mark.parametrize("body", BOUNDS)
+@pytest.mark.one_in(2)
 def test_bounds(run, body):
     with pytest.raises(EmulatedBoundsError) as caught:
         run(body)
@@ -164,6 +167,7 @@ def test_arrays_are_untouched_by_a_kernel_that_fails(run, launch):
         ("for (int i = 0; i < 4; ++i) s[l * 4 + i] = i;", 32, 8),
     ],
 )
+@pytest.mark.one_in(3)
 def test_bank_conflicts(run, body, wavefronts, ideal, seed):
     _, found = run(body, seed=seed)
     (access,) = found.accesses

@@ -121,6 +121,7 @@ def run(launch, text, number):
 
 
 @pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.one_in(3)
 def test_each_is_refused(launch, text, name):
     _, kind, words = REFUSED[name]
     with pytest.raises(kind, match=words):

@@ -69,6 +69,7 @@ def test_a_vector_from_any_address(launch, size):
 
 
 @pytest.mark.parametrize("size", [16, 17, 18, 19])
+@pytest.mark.one_in(3)
 def test_a_word_from_any_address(launch, size):
     got, wanted = bytes_of(launch, FETCH_WORD + WORD, size, runs(size, 4), 4)
     assert np.array_equal(got, wanted)

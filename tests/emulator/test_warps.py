@@ -37,6 +37,7 @@ lanes = np.arange(32, dtype=np.int32)
     ],
 )
 @pytest.mark.parametrize("seed", [None, 3])
+@pytest.mark.one_in(3)
 def test_lanes_exchange_values(launch, text, expected, seed):
     assert np.array_equal(
         words(f"o[l] = {text};", launch, seed=seed), expected.astype(np.int64).astype(np.int32)

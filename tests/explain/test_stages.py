@@ -107,6 +107,7 @@ def test_drawings_are_shown_as_images(stages, name):
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.one_in(2)
 def test_text_of_users_stays_text(build, payload):
     tree = build["tree"](name=payload, doc=payload)
     resolved = build["resolved"](tree, instance_name=payload)

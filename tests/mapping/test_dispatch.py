@@ -76,6 +76,7 @@ def taken(stages) -> str:
         (65, "float32", "otherwise is taken (cpu-x86): not case 1, few; not case 2,"),
     ],
 )
+@pytest.mark.one_in(2)
 def test_the_first_case_that_holds_is_taken(folder, size, dtype, name):
     stages = septran.produce_stages(
         "gemm", folder / "gemm.dispatch.yaml", shapes={"M": size, "N": 48, "K": 32}, dtypes=dtype

@@ -46,7 +46,7 @@ def settled(result):
     ]  # fmt: skip
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8, first=4)
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("machine", mapping_names())
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

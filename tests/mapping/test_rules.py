@@ -202,6 +202,7 @@ def whole(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
 
 @pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200"])
 @pytest.mark.parametrize("name", ["copy", "fill"])
+@pytest.mark.one_in(3, first=1)
 def test_a_task_called_like_one_of_the_language_is_a_task_like_others(name, machine, tmp_path):
     def mapped(name):
         file = tmp_path / f"{name}_logic.py"

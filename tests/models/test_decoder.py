@@ -29,6 +29,7 @@ def test_tokens_are_those_of_torch() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.one_in(2)
 def test_logits_are_as_near_to_float64_as_those_of_torch(dtype: torch.dtype) -> None:
     layers, around = weights(TINY, dtype)
     wide = [{n: w.double() for n, w in each.items()} for each in layers]
@@ -42,6 +43,7 @@ def test_logits_are_as_near_to_float64_as_those_of_torch(dtype: torch.dtype) -> 
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("position", [0, 17])
+@pytest.mark.one_in(2, first=1)
 def test_a_token_joins_the_cache_and_sees_it(machine: str, position: int) -> None:
     torch.manual_seed(1)
     (keys, values), *_ = TINY.caches(torch.float16)

@@ -146,6 +146,7 @@ def wrong_of(run, dtype, functions, singles):
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8"])
+@pytest.mark.one_in(3)
 def test_integers_are_numpy_s(run, dtype):
     lines = wrong_of(run, dtype, OF_INTEGERS, EXACT)
     assert not lines, "\n".join(lines)
@@ -159,6 +160,7 @@ def test_other_integers_are_numpy_s(run, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
+@pytest.mark.one_in(2)
 def test_floats_are_numpy_s(run, dtype):
     lines = wrong_of(run, dtype, OF_FLOATS, {**EXACT, **ROUNDED})
     assert not lines, "\n".join(lines)

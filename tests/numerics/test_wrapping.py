@@ -57,7 +57,7 @@ def wanted(x, z):
     return sum(bit.astype("i4") << n for n, bit in enumerate(bits))
 
 
-@pytest.mark.one_in(2, first=1)
+@pytest.mark.one_in(4, first=1)
 def test_integers_wrap(run):
     x, z = corners()
     rows = np.stack([wanted(x.astype(dtype), z.astype(dtype)) for dtype in INTEGERS])

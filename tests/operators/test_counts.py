@@ -103,7 +103,7 @@ def inputs(kernel, name):
 CASES = [("ragged_rows", "float32"), ("short_sums", "float32"), ("short_sums", "float16")]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_counted_loops_are_right_on_every_machine(name, dtype, machine):
@@ -122,6 +122,7 @@ def test_counted_loops_are_right_with_short_vectors(name, monkeypatch):
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", LOGICS)
+@pytest.mark.one_in(2, first=1)
 def test_tile_programs_are_right_whenever_copies_land(name, machine):
     logic, sizes, dtypes = given(name)
     stages = septran.produce_stages(logic, machine, shapes=sizes, dtypes=dtypes)
@@ -155,7 +156,7 @@ def test_a_kernel_takes_the_nearest_number_for_one_out_of_range(machine):
         septran.interpret(kernel.stages.tile_program, [x, length])
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_pages_behind_the_last_key_are_not_read(machine):
     sizes = {"B": 4, "H": 4, "G": 2, "D": 16, "P": 5, "S": 8, "L": 3}
@@ -220,7 +221,7 @@ NESTED = {"M": 32, "N": 40, "K": 130, "E": 4}
 TYPES = {"C": "float32", "A": "float32", "B": "float32", "n": "int64"}
 
 
-@pytest.mark.one_in(2, first=1)
+@pytest.mark.one_in(4, first=1)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_counted_loops_in_loops_are_right(machine):
     gpu = machine.startswith("nvidia")
@@ -267,7 +268,7 @@ def twice(
         task.launch(twice_block, Cp[i, j], Ap[0, i, 0], Bp[0, j], m, n)
 
 
-@pytest.mark.one_in(3, first=1)
+@pytest.mark.one_in(6, first=1)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_counted_loops_in_counted_loops_are_right(machine):
     sizes, dtypes = NESTED | {"L": 1}, TYPES | {"m": "int32"}
@@ -304,7 +305,7 @@ def block_sparse(
         task.launch(sparse_block, Cp[i, j], Ap[i, 0], Bp[0, j], mask[i])
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_blocks_that_a_mask_takes_out_are_skipped(machine, dtype):
@@ -332,6 +333,7 @@ def cleared(C: task.Tensor["M", "N"], A: task.Tensor["M", "N"], mask: task.Tenso
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.one_in(2, first=1)
 def test_what_is_skipped_leaves_what_was_written_before(machine):
     sizes, dtypes = {"M": 30, "N": 24, "I": 4}, {"C": "float32", "A": "float32", "mask": "int32"}
     gpu = machine.startswith("nvidia")
@@ -375,7 +377,7 @@ def section_products(
 ENDS = np.array([[0, 0], [0, 37], [37, 100], [109, 150]])
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("dtype", slow_but(["float16"], ["float32", "float16", "bfloat16"]))
 def test_products_sum_over_sections_and_nothing_behind_them(machine, dtype):

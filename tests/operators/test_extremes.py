@@ -51,7 +51,7 @@ def compiled(logic, machine, sizes, kinds):
     return septran.compile(logic, machine, shapes=sizes, dtypes=kinds, emulate=gpu)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
     "dtype", ["float32", "int32", pytest.param("float16", marks=pytest.mark.slow)]
@@ -69,6 +69,7 @@ def test_places_are_numpys(dtype, machine):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.one_in(2, first=1)
 def test_several_axes_are_reduced(machine):
     kernel = compiled(sums, machine, {"B": 3, "M": 5, "N": 20}, {"X": "float32"})
     check = kernel.check()

@@ -28,6 +28,7 @@ def test_there_are_a_dozen():
 
 
 @pytest.mark.parametrize("name", ["average_pool", "causal_conv1d", "distances", "kmeans_step"])
+@pytest.mark.one_in(2)
 def test_it_is_right_where_tiles_are_smaller(name):
     check(name, "npu-cube", sizes(name)[1], "float32")
 
@@ -60,7 +61,7 @@ def test_it_is_right_on_an_emulated_machine(name, machine):
     check(name, machine, sizes(name)[1], "float32", emulate=True)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("machine", SIMULATED)
 @pytest.mark.parametrize("name", LOGIC)
 def test_it_fits(name, machine):

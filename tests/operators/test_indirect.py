@@ -105,6 +105,7 @@ def compiled(name, machine, dtype="float32"):
         pytest.param("grouped", "float32", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.one_in(2)
 def test_gathered_operands_are_right_on_every_machine(name, dtype, machine):
     kernel = compiled(name, machine, dtype)
     check = kernel.check()
@@ -120,6 +121,7 @@ def test_nothing_but_the_tensors_is_read(name):
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", LOGICS)
+@pytest.mark.one_in(2, first=1)
 def test_tile_programs_are_right_whenever_copies_land(name, machine):
     logic, sizes, kinds = LOGICS[name]
     given = {n: kinds.get(n, "float32") for n, _ in logic.tensors}
@@ -193,6 +195,7 @@ def places(Y: task.Tensor["T"], X: task.Tensor["M"], rows: task.Tensor["T"]):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.one_in(2, first=1)
 def test_chosen_rows_say_where_they_lie(machine):
     kernel = septran.compile(
         places, machine, shapes={"T": 103, "M": 300}, dtypes={"X": "float32", "rows": "int64"},

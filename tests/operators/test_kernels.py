@@ -62,6 +62,7 @@ AXES = {
         [(n, a) for n, axes in AXES.items() for a in axes],
     ),
 )
+@pytest.mark.one_in(3)
 def test_the_edges_of_the_battery(name, axis):
     check_extents(name, axis, EDGES)
 
@@ -85,6 +86,7 @@ def check_extents(name, axis, battery):
 @pytest.mark.parametrize(
     ("name", "dtype"), in_turn(sorted(AXES), ["float16", "bfloat16", "float64"])
 )
+@pytest.mark.one_in(4, first=1)
 def test_every_float(name, dtype):
     kernel = septran.compile(name)
     check = kernel.check(*arrays(name, {"M": 33, "N": 50, "K": 40}, dtype))
@@ -92,6 +94,7 @@ def test_every_float(name, dtype):
 
 
 @pytest.mark.parametrize("shape", [(33, 50, 40), (64, 64, 64), (1, 7, 300), (5, 16, 0)], ids=str)
+@pytest.mark.one_in(2, first=1)
 def test_bytes_are_summed_exactly(shape):
     m, n, k = shape
     rng = np.random.default_rng(0)
@@ -158,6 +161,7 @@ def test_where_tensors_are_does_not_change_one_bit():
 
 
 @pytest.mark.parametrize("machine", ["dsa-sim", "nvidia-h200"])
+@pytest.mark.one_in(2)
 def test_pipelining_does_not_change_one_bit(machine):
     sizes = {"M": 40, "N": 48, "K": 96}
     a, b = arrays("gemm", sizes)
@@ -268,6 +272,7 @@ LLVM takes longest over bfloat16 for vectors that the host has not.
         [(name, kinds[0]) for name, kinds in OTHERS.items()],
     ),
 )
+@pytest.mark.one_in(3, first=1)
 def test_every_other_operator_in_a_further_float(kernel_of, name, dtype):
     check = kernel_of(name).check(*given(name, {}, dtype))
     assert check.right, str(check)
@@ -288,6 +293,7 @@ BATTERY = {
 
 
 @pytest.mark.parametrize(("name", "extent"), in_turn(BATTERY, [0, 1, 65, 127]))
+@pytest.mark.one_in(3)
 def test_every_other_operator_at_the_edges_of_tiles(kernel_of, name, extent):
     check = kernel_of(name).check(*given(name, {BATTERY[name]: extent}))
     assert check.right, str(check)
@@ -333,6 +339,7 @@ float8_e4m3fn, which has no infinities."""
 @pytest.mark.parametrize(
     "name", slow_where(LATER[::2].__contains__, sorted({*LATER} - NOT_BY_ELEMENTS))
 )
+@pytest.mark.one_in(3, first=1)
 def test_special_values_are_where_torch_has_them(kernel_of, name, value):
     inputs = given(name, {})
     inputs[0].reshape(-1)[[3, 8]] = value
@@ -349,7 +356,7 @@ RESULTS = {"fp8_gemm": {"C": "float64"}}
 
 
 @pytest.mark.one_width
-@pytest.mark.one_in(3, first=1)
+@pytest.mark.one_in(9, first=4)
 @pytest.mark.parametrize("name", slow_where(TAKES_LONG.__contains__, operators.names()))
 def test_torch_has_a_function_beside_every_operator(name):
     """In float64, it is the reference's equal but for rounding."""

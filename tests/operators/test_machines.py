@@ -101,6 +101,7 @@ def test_there_are_cases_for_every_operator():
 @pytest.mark.parametrize(
     ("operator", "machine"), in_turn(operators.names(), mapping_names(), slow=TAKES_LONG)
 )
+@pytest.mark.one_in(3, first=1)
 def test_every_operator_fits_every_machine(operator, machine):
     """By its example, of which no index needs more than 32 bits; the pipeline verifies it."""
     shapes = operators.module(operator).EXAMPLE
@@ -150,6 +151,7 @@ def wanted(operator, dtype):
         ),
     ],
 )
+@pytest.mark.one_in(3)
 def test_every_operator_is_right_on_every_machine(operator, machine, dtype):
     """Of the program of tiles; the code of all but GPUs `tests/test_matrix.py` runs, in float32."""
     given, bounds = wanted(operator, dtype)

@@ -67,7 +67,7 @@ def compiled(logic, machine, sizes, dtype="float32", **static):
     return septran.compile(logic, machine, shapes=sizes, dtypes=dtype, static=static, emulate=gpu)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
     ("function", "dtype"),
@@ -84,7 +84,7 @@ def test_parts_of_a_product_are_joined(function, dtype, machine):
     assert check.right, str(check)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("function", JOINS)
 def test_loops_in_loops_join_parts_to_what_is_there(function, machine):
@@ -219,7 +219,7 @@ def scattered(
                 task.reduce_into(Wp[0, j][index[at]], Gp[at, j][0], function)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
     ("parts", "function"), [(1, "sum"), (3, "sum"), pytest.param(2, "max", marks=pytest.mark.slow)]

@@ -126,7 +126,7 @@ def test_attention_of_each_head_size(head):
     close(run("attention", q, k, v, tiling={}), wanted, 13 + head, size)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
@@ -175,6 +175,7 @@ def test_block_sparse_attention(m, n, rows, columns, causal, tiling):
 @pytest.mark.parametrize(
     ("m", "n", "window"), [(50, 50, 7), (20, 70, 30), (70, 20, 5), (1, 33, 1), (40, 40, 99)]
 )
+@pytest.mark.one_in(3)
 def test_sliding_attention(m, n, window, cap, tiling):
     q, k, v = (normal(2, 4, m, 16), *(normal(2, 2, n, 16, seed=s) for s in (1, 2)))
     scores = q @ np.repeat(k, 2, axis=1).transpose(0, 1, 3, 2) / 4
@@ -212,7 +213,7 @@ def differentiated(q, k, v, do, tiling, causal=False, variant="gradients"):
     return o, lse, *found
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9, first=3)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
@@ -253,7 +254,7 @@ def test_gradient_of_attention(m, n, tiling, causal, variant):
         assert np.all(np.abs(ours - np.nan_to_num(other.numpy())) <= 2 * share * size + 1e-300)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradcheck_of_attention(causal, variant):
@@ -277,6 +278,7 @@ def test_gradcheck_of_attention(causal, variant):
 
 @pytest.mark.parametrize("n", [0, 1, 40, 600])
 @pytest.mark.parametrize("groups", [1, 2, 6])
+@pytest.mark.one_in(3)
 def test_attention_decode(n, groups):
     q, k, v = (normal(2, 6, 16), *(normal(2, groups, n, 16, seed=s) for s in (1, 2)))
     wanted, size = attended(q[:, :, None], k, v)
@@ -305,6 +307,7 @@ def test_linear_attention(n, tiling):
 
 @pytest.mark.parametrize("tiling", [{}, {"block_N": 7, "block_E": 3}, {"block_N": 1}])
 @pytest.mark.parametrize("n", [0, 1, 30])
+@pytest.mark.one_in(2, first=1)
 def test_gated_delta_rule(n, tiling):
     """Step by step, beside chunks that are systems; torch's chunks are of 64 steps."""
     q, k, v = (normal(1, 2, n, e, seed=s) for s, e in enumerate((8, 8, 5)))
@@ -328,6 +331,7 @@ def test_gated_delta_rule(n, tiling):
 
 @pytest.mark.parametrize("tiling", [{}, {"block_N": 7, "block_E": 3}, {"block_N": 1}])
 @pytest.mark.parametrize("steps", [0, 1, 70])
+@pytest.mark.one_in(2, first=1)
 def test_ssd(steps, tiling):
     """Step by step, beside chunks, torch's of 64 steps. A step keeps at most the whole state."""
     x, b, c = normal(2, steps, 4, 5), normal(2, steps, 2, 6, seed=1), normal(2, steps, 2, 6, seed=2)
@@ -412,6 +416,7 @@ def test_w4a8_gemm_is_a_product_of_what_rows_are_rounded_to(group, tiling):
     [{}, {"fp8_core": "fp8_widened"}, {"fp8_block": "fp8_block_as_it_is"}],
     ids=("widened by blocks", "widened once", "as they are"),
 )
+@pytest.mark.one_in(3, first=1)
 def test_fp8_gemm_scales_blocks(block, tiling, variants):
     kind = ml_dtypes.float8_e4m3fn
     a, b = normal(10, 80).astype(kind), normal(45, 80, seed=1).astype(kind)
@@ -557,6 +562,7 @@ def test_cross_entropy(width):
 @pytest.mark.parametrize(
     ("size", "stride", "padding"), [(3, 2, 1), (2, 2, 0), (3, 1, 1), (4, 5, 2)]
 )
+@pytest.mark.one_in(3)
 def test_pool2d(function, size, stride, padding):
     x = normal(2, 3, 14, 11) - 2
     x[0, 1, 5, 6] = np.nan
@@ -621,6 +627,7 @@ def test_transpose(shape):
 
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize("offsets", [[0, 13, 13, 40], [3, 20, 21, 38], [0, 0, 40, 40]])
+@pytest.mark.one_in(3, first=1)
 def test_grouped_gemm(tiling, offsets):
     x, w = normal(40, 45), normal(3, 45, 22)
     found = run("grouped_gemm", x, w, np.array(offsets), tiling=tiling)
@@ -663,6 +670,7 @@ def test_equal_logits_choose_the_first_experts():
 
 
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
+@pytest.mark.one_in(2)
 def test_moe_layer(tiling):
     """Beside a loop over tokens and their experts, whose logits no rounding makes others."""
     x, gate = normal(9, 20), normal(20, 3, seed=3)
@@ -685,6 +693,7 @@ def test_moe_layer(tiling):
 @pytest.mark.parametrize("act", ["silu", "gelu"])
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
 @pytest.mark.parametrize("offsets", [[0, 13, 13, 40], [3, 20, 21, 38]])
+@pytest.mark.one_in(3)
 def test_moe(tiling, offsets, act):
     """Beside a loop over routes, each with its own expert's three products."""
     x, w, v, u = normal(9, 20), normal(3, 20, 26), normal(3, 20, 26, seed=1), normal(3, 26, 20)
@@ -733,6 +742,7 @@ def test_paged_attention(heads):
         ([3, 20, 25, 38], [4, 0, 20]),  # queries of nobody, fewer keys than queries, no keys
     ],
 )
+@pytest.mark.one_in(5)
 def test_paged_prefill(starts, length, causal, tiling):
     (groups, size), rng = (2, 4), np.random.default_rng(1)
     q, k, v = normal(40, 4, 8), normal(7, size, groups, 8), normal(7, size, groups, 8, seed=1)

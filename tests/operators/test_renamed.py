@@ -87,20 +87,20 @@ have the other machines of each kind."""
 SHORT = sorted(set(operators.names()) - LONG)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12, first=4)
 @pytest.mark.parametrize("machine", DSA[1:])
 @pytest.mark.parametrize("operator", SHORT)
 def test_names_mean_nothing_on_a_dsa(operator, machine, foreign):
     same(operator, machine, foreign, cases_of(operator)[:1])
 
 
-@pytest.mark.one_in(4, first=1)
+@pytest.mark.one_in(12, first=5)
 @pytest.mark.parametrize("operator", slow_but(SHORT, operators.names()))
 def test_names_mean_nothing_on_a_cpu(operator, foreign):
     same(operator, "cpu-x86", foreign, (cases_of(operator)[0], cases_of(operator)[2]))
 
 
-@pytest.mark.one_in(4, first=2)
+@pytest.mark.one_in(12, first=2)
 @pytest.mark.parametrize("machine", GPU[1:2])
 @pytest.mark.parametrize("operator", SHORT)
 def test_names_mean_nothing_on_a_gpu(operator, machine, foreign):

@@ -40,7 +40,7 @@ def compiled(machine, dtype="float32", sizes=None, **static):
     )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(
@@ -66,12 +66,14 @@ def test_scans_are_right_on_every_machine(function, dtype, reverse, exclusive, a
 @pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim"])
 @pytest.mark.parametrize("sizes", [(1, 1), (3, 0), (0, 3), (2, 16), (2, 17)])
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.one_in(3)
 def test_short_axes_are_scanned(sizes, reverse, machine):
     kernel = compiled(machine, sizes=dict(zip("MN", sizes, strict=True)), reverse=reverse)
     assert kernel.check().right
 
 
 @pytest.mark.parametrize("machine", ["nvidia-a100", "nvidia-h200"])
+@pytest.mark.one_in(2)
 def test_scans_in_shared_memory_wait_for_each_step(machine):
     mapping = f"""
 extends: {machine}

@@ -41,6 +41,7 @@ def system(n, m, dtype="float32", spread=1.0):
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.one_in(3)
 def test_a_system_is_solved(machine, unit):
     kernel = septran.compile(
         solve, machine, shapes={"N": 11, "M": 70}, static={"unit": unit},

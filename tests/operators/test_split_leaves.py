@@ -52,6 +52,7 @@ def text_of(stages):
 
 
 @pytest.mark.parametrize(("machine", "operator"), SAME)
+@pytest.mark.one_in(2)
 def test_a_leaf_for_each_statement_is_the_same_program(machine, operator, in_parts):
     shapes = operators.module(operator).EXAMPLE
     known = septran.produce_stages(operator, machine, shapes=shapes)

@@ -102,6 +102,7 @@ def test_a_file_system_without_room_is_no_obstacle(root, builds, monkeypatch):
 
 
 @pytest.mark.parametrize("part", ["entries", "staging", "locks"])
+@pytest.mark.one_in(2)
 def test_a_folder_that_cannot_be_made_is_no_obstacle(root, builds, part):
     root.mkdir(mode=0o700)
     (root / part).write_text("in the way")
@@ -138,6 +139,7 @@ COPIES = {"cpu-x86": "kernel.so", "dsa-sim": "kernel.c", "nvidia-a100": "kernel.
 
 
 @pytest.mark.parametrize("machine", COPIES)
+@pytest.mark.one_in(2)
 def test_a_copied_and_commented_file_finds_what_was_built(root, tmp_path, machine):
     import inspect
 

@@ -68,6 +68,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.one_in(3)
 def test_a_view_is_as_good_as_a_copy(kernels, name):
     kernel, plain = kernels[name], arrays(name)
     wanted = kernel(*plain)
@@ -162,6 +163,7 @@ def by_torch(name, inputs):
 
 
 @pytest.mark.parametrize(("name", "axis"), [(n, a) for n, axes in ZEROS.items() for a in axes])
+@pytest.mark.one_in(3, first=1)
 def test_axes_of_no_length(kernels, name, axis):
     rng = np.random.default_rng(0)
     inputs = [rng.standard_normal(s).astype("f4") for s in sized(name, **{axis: 0})]
@@ -192,6 +194,7 @@ def test_special_values_are_where_torch_has_them(kernels, name, value):
 
 
 @pytest.mark.parametrize("act", ["none", "relu", "gelu", "silu"])
+@pytest.mark.one_in(2)
 def test_activations_treat_special_values_as_torch(act):
     values = [np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-42, 0.0, -0.0, 88.8, -88.8, -103.9, 5.0]
     x = np.array(values, "f4")
@@ -209,6 +212,7 @@ def test_activations_treat_special_values_as_torch(act):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64], ids=str)
+@pytest.mark.one_in(2)
 def test_special_values_of_other_types(kernels, dtype):
     x = np.linspace(-3, 3, 40).reshape(4, 10).astype(dtype)
     x[0, 1], x[1, 2], x[2, 3] = np.nan, np.inf, -np.inf

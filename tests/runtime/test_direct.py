@@ -440,6 +440,7 @@ otherwise: cpu-x86
         ),
     ],
 )  # fmt: skip
+@pytest.mark.one_in(2)
 def test_a_length_takes_the_case_of_its_own(tmp_path, when, known):
     file = tmp_path / "cases.yaml"
     file.write_text(CASES.replace("WHEN", when), encoding="utf-8")

@@ -67,6 +67,7 @@ def test_the_list_is_all_of_the_language():
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.one_in(2, first=1)
 def test_functions_of_a_real(dtype, on_cpu):
     def call(name):
         f = getattr(task, name)
@@ -114,6 +115,7 @@ def as_task(name, value):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.one_in(5)
 def test_integers_are_numpys(dtype, on_cpu):
     """Wrapping, rounding down and all, also where a divisor is zero."""
     x, z = numbers(dtype), numbers(dtype, seed=1)
@@ -134,6 +136,7 @@ def test_powers_of_integers(on_cpu):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.one_in(3)
 def test_reals_are_numpys_in_the_compute_dtype(dtype, on_cpu):
     x, z = numbers(dtype), numbers(dtype, seed=1)
     every = {n: v for n, v in ARITHMETIC.items()} | {
@@ -202,6 +205,7 @@ def test_where_masks_broadcasting_and_python_scalars(on_cpu):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8", "bool"])
+@pytest.mark.one_in(2)
 def test_reductions(dtype, on_cpu):
     @task.define(leaf=True)
     def leaf(S, A, B, X):

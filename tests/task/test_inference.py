@@ -117,6 +117,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("name", operators.names())
+@pytest.mark.one_in(2)
 def test_outputs_of_the_library(name):
     inputs, static, wanted = SIZES[name]
     logic = operators.load(name)

@@ -115,6 +115,7 @@ def test_writes_through_views_land_where_numpys_do(case):
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.one_in(2, first=1)
 def test_views_of_views_compiled(seed, on_cpu):
     """The same on the target: a composite passes the view on to a leaf."""
     rng = np.random.default_rng(seed)

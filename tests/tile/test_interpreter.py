@@ -45,6 +45,7 @@ def test_synchronous_gemm(programs, order):
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize("k", [8, 19, 40, 41])
 @pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.one_in(3, first=1)
 def test_pipelined_gemm(programs, order, k, stages):
     a, b = operands(20, 12, k)
     program = programs.pipelined_gemm(stages, k)
@@ -53,6 +54,7 @@ def test_pipelined_gemm(programs, order, k, stages):
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.one_in(3)
 def test_gemm_by_producer_and_consumer(programs, order, stages):
     a, b = operands(20, 12, 40)
     program = programs.roles_gemm(stages)

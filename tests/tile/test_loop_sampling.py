@@ -46,6 +46,7 @@ def handed(build, part, stages, made, used, peeled, rest=0):
 @pytest.mark.parametrize("made", LENGTHS)
 @pytest.mark.parametrize(("peeled", "rest"), [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (3, 2)])
 @pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.one_in(3, first=1)
 def test_loops_of_different_lengths_may_hand_over(stages, made, peeled, rest, build, part):
     if made < peeled + rest:
         pytest.skip("no iteration is left")
@@ -57,6 +58,7 @@ def test_loops_of_different_lengths_may_hand_over(stages, made, peeled, rest, bu
 @pytest.mark.parametrize("more", [-6, -3, -2, -1, 1, 2, 3, 6])
 @pytest.mark.parametrize("made", LENGTHS)
 @pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.one_in(5)
 def test_a_fill_too_few_or_too_many_is_found(stages, made, more, build, part):
     if made + more < 1:
         pytest.skip("no iteration is left")

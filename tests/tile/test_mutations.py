@@ -210,6 +210,7 @@ def compiled(operator, machine, shapes):
         ("gemm", "cpu-x86", {"M": 140, "N": 70, "K": 200}),
     ],
 )
+@pytest.mark.one_in(2, first=1)
 def test_mutants_of_compiled_operators(operator, machine, shapes):
     program, inputs, wanted = compiled(operator, machine, shapes)
     for node, mutant in dropped(program):

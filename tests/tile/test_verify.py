@@ -43,6 +43,7 @@ def tensors(build):
 
 
 @pytest.mark.parametrize("full", [False, True])
+@pytest.mark.one_in(2)
 def test_correct_programs_pass(programs, full):
     verify(programs.plain_gemm(), full=full)
     verify(programs.roles_gemm(2, 400), full=full)

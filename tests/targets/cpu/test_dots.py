@@ -22,7 +22,7 @@ def copied(kernel):
     return {node.source.buffer for node in nodes(body) if isinstance(node, Copy)}
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_extent_and_type(shape, dtype):

@@ -60,14 +60,14 @@ def across(Y: task.Tensor["N", "M", task.float32], X: task.Tensor["M", "N"]):
 """
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(("m", "n", "k", "dtype", "flags"), PRODUCTS, ids=str)
 def test_ragged_columns_read_no_panel_that_is_not_there(m, n, k, dtype, flags):
     sizes = {"M": m, "N": n, "K": k}
     check_between_guards("gemm", "cpu-x86", shapes=sizes, dtypes=dtype, static=flags)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("wide", "narrow"),
     [("int32", "int8"), ("int64", "int32"), ("int32", "uint16"), ("float32", "bfloat16"),
@@ -90,7 +90,7 @@ def test_lanes_that_are_stored_one_by_one_are_those_of_one_vector(tmp_path):
     check_between_guards(file, "cpu-x86", shapes={"M": 8, "N": 65}, tunables={"block_N": 32})
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("operator", ["conv2d", "conv2d_nhwc"])
 @pytest.mark.parametrize(("sizes", "tunables"), IMAGES, ids=str)
 def test_ragged_images_are_read_within_themselves(operator, sizes, tunables):
@@ -106,6 +106,7 @@ def test_every_operator_stays_within_its_buffers(name):
     check_between_guards(name, "cpu-x86", shapes=case.sizes, static=case.static, dtypes=case.dtype)
 
 
+@pytest.mark.one_in(2, first=1)
 def test_a_filter_of_one_row_is_packed_into_its_own_panel():
     """Elements that are a panel's width apart were written beyond it."""
     shapes = {"B": 2, "C": 1, "H": 8, "W": 14, "O": 1, "R": 3, "S": 3}
@@ -117,6 +118,7 @@ def test_a_filter_of_one_row_is_packed_into_its_own_panel():
     kernel.check(guard=True).raise_if_wrong()
 
 
+@pytest.mark.one_in(2, first=1)
 def test_a_short_row_across_panels_stays_within_them():
     """A whole vector was written where the row's elements are a panel's width apart."""
     shapes = {"M": 8, "N": 16, "K": 2}

@@ -65,7 +65,7 @@ def entry(leaf, rows):
     return rowwise
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("shape", [(1, 1), (5, 7), (33, 40), (70, 129)], ids=str)
 @pytest.mark.parametrize(
     "leaf", [columns, normalised, turned, running, mixed], ids=lambda t: t.name

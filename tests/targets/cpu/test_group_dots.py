@@ -78,7 +78,7 @@ def bf16(request, monkeypatch):
     return having("avx512bf16", request, monkeypatch)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 1)], ids=["nn", "nt", "tt"])
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
@@ -135,6 +135,7 @@ def test_the_instruction_is_in_the_assembly(vnni):
 
 
 @pytest.mark.parametrize("channels", [8, 64])
+@pytest.mark.one_in(2, first=1)
 def test_groups_of_channels_are_read_through_windows(vnni, channels):
     """From the image as it lies, group after group, and summed up by vectors where they fit."""
     del vnni
@@ -214,7 +215,7 @@ def test_groups_that_no_order_makes_whole_are_summed_in_single_elements_of_the_i
     kernel.check(guard=True).raise_if_wrong()
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(15)
 @pytest.mark.both_widths
 @pytest.mark.parametrize("pair", [(a, b) for a in KINDS for b in KINDS], ids=str)
 @pytest.mark.parametrize("sizes", [(9, 35, 19), (7, 64, 80)], ids=str)
@@ -356,6 +357,7 @@ def test_what_stands_in_runs_whole_products(monkeypatch, dtype):
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.one_in(2, first=1)
 def test_pairs_of_16_bits_are_summed_alike_by_both_widths(lanes):
     have = features(host_arch())
     if lacking(host_arch()) or not {"avx512bw", "avx512vl"} <= have:
@@ -449,6 +451,7 @@ def test_one_row_of_bytes_asks_for_the_lines_that_the_next_blocks_pack(monkeypat
 
 
 @pytest.mark.parametrize(("n", "k"), [(4096, 7), (4099, 33), (5000, 1000)])
+@pytest.mark.one_in(2)
 def test_one_row_of_bytes_is_exact_in_any_size(n, k):
     rng = np.random.default_rng(n)
     a, b = (rng.integers(-128, 128, shape).astype("int8") for shape in ((1, k), (k, n)))

@@ -78,6 +78,7 @@ def instructions(request, monkeypatch):
 
 @pytest.mark.parametrize("kinds", [("uint8", "int8"), ("int8", "int8")], ids=str)
 @pytest.mark.parametrize("sizes", [(7, 3, 5, 48), (33, 1, 17, 16)], ids=str)
+@pytest.mark.one_in(7)
 def test_bytes_are_multiplied_where_they_lie(instructions, sizes, kinds):
     kernel, found, exact = multiplied(*sizes, kinds)
     np.testing.assert_array_equal(found, exact)
@@ -98,6 +99,7 @@ def test_pairs_are(monkeypatch):
 @pytest.mark.parametrize(
     ("sizes", "size"), [((7, 2, 5, 20), 4), ((7, 2, 6, 32), 2), ((7, 2, 3, 32), 8)], ids=str
 )
+@pytest.mark.one_in(2)
 def test_columns_that_fill_no_register_and_other_groups_are_packed(sizes, size, monkeypatch):
     monkeypatch.setenv(NATIVE_IS, "split")
     kernel, found, exact = multiplied(*sizes, ("uint8", "int8"), size)

@@ -38,7 +38,7 @@ def machine_with(tmp_path, section, entry):
     return file, 1 + file.read_text(encoding="utf-8").splitlines().index(f"  {entry}")
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.both_widths
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint8", "int64"])
 def test_scalar_products_of_every_dtype_are_right(dtype):
@@ -48,12 +48,13 @@ def test_scalar_products_of_every_dtype_are_right(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int16", "uint32"])
+@pytest.mark.one_in(3)
 def test_scalar_products_of_other_dtypes_are_right(dtype):
     kernel = septran.compile("gemm", bound("scalar"), shapes=RAGGED, dtypes=dtype)
     assert kernel.check().right, str(kernel.check())
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.both_widths
 @pytest.mark.parametrize(
     ("operator", "sizes", "static"),
@@ -69,7 +70,7 @@ def test_products_in_the_middle_of_an_operator_can_be_scalar(operator, sizes, st
     assert kernel.check().right, str(kernel.check())
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.both_widths
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8"])
 def test_products_in_the_arithmetic_of_c_are_right(dtype):

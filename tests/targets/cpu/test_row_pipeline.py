@@ -21,7 +21,7 @@ def arguments(operator, x):
     return (x, *(torch.linspace(0.5, 2, width) for _ in range(more)))
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("rows", [LEAST_ROWS - 1, LEAST_ROWS, 65, 67])
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_any_number_of_rows_is_right_between_guard_pages(operator, rows):
@@ -32,6 +32,7 @@ def test_any_number_of_rows_is_right_between_guard_pages(operator, rows):
 
 @pytest.mark.parametrize("columns", [77, 3000])  # rows that fit into the nearest cache, and not
 @pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.one_in(5)
 def test_equal_rows_give_equal_results(operator, columns):
     """The first and the last rows, whose stages are done alone, and those between."""
     x = torch.randn(1, columns).expand(20, columns).contiguous()

@@ -27,7 +27,7 @@ CASES = [  # batch, groups, channels and outputs a group, height, width, rows, c
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9, first=3)
 @pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_convolutions_are_right(case, last):
@@ -43,7 +43,7 @@ def test_convolutions_are_right(case, last):
     assert result.right, str(result)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8"])
 @pytest.mark.parametrize("operator", ["conv2d", "conv2d_nhwc"])
 def test_convolutions_of_every_dtype_are_right(operator, dtype):
@@ -69,6 +69,7 @@ def test_convolutions_of_nothing_are_zero_or_empty(operator, empty):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("operator", ["conv2d", "conv2d_nhwc"])
+@pytest.mark.one_in(3)
 def test_special_values_stay_in_the_windows_that_hold_them(operator, value):
     torch.manual_seed(0)
     x, f = torch.rand(1, 4, 9, 8) + 1, torch.rand(5, 4, 3, 3) + 1
@@ -117,7 +118,7 @@ TURNED = """
 """
 
 
-@pytest.mark.one_in(2, first=1)
+@pytest.mark.one_in(4, first=1)
 @pytest.mark.parametrize(
     "block", slow_but([1000], [1000, 24])
 )  # the whole sum at once, and onto what is there

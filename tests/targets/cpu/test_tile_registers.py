@@ -125,6 +125,7 @@ def test_rows_that_a_register_lacks_are_neither_read_nor_written():
 
 # ------------------------------------------------------------------------------ whole products
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
+@pytest.mark.one_in(2, first=1)
 def test_a_ragged_product_is_right(amx, dtype):
     kernel = septran.compile("gemm", "cpu-x86", shapes={"M": 19, "N": 35, "K": 150}, dtypes=dtype)
     assert by_tiles(kernel)
@@ -222,6 +223,7 @@ def instructions(kernel):
     + [(of_types("int32", *pair), dot.name) for pair, dot in BYTE_DOTS.items()],
     ids=str,
 )
+@pytest.mark.one_in(2)
 def test_the_instructions_are_in_the_assembly(dtypes, dot):
     found = instructions(sapphire_rapids(dtypes, M=64, N=64, K=256))
     assert found.count(dot) == found.count("tileloadd") >= 4

@@ -36,6 +36,7 @@ TURNED = {"float32": True, "int32": True, "int8": True, "bfloat16": True, "float
 
 
 @pytest.mark.parametrize("dtype", TURNED)
+@pytest.mark.one_in(2)
 def test_a_move_across_goes_by_blocks_of_registers(dtype):
     """Whole blocks, what is left of them to either side, and planes apart."""
     shapes = {"B": 3, "M": 37, "N": 70}

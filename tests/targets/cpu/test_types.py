@@ -53,7 +53,7 @@ def entry(leaf):
     return typed
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9, first=3)
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("leaf", [extremes, arithmetic, logic, places], ids=lambda t: t.name)
 def test_integers_are_exact(leaf, dtype):

@@ -50,6 +50,7 @@ def test_the_work_grows_as_the_launches(monkeypatch):
 
 
 @pytest.mark.parametrize("count", [3, 70])
+@pytest.mark.one_in(2)
 def test_many_launches_are_right(count):
     """More than the extents that a first trace makes up, too."""
     x = np.arange(count * 100, dtype="float32").reshape(count, 100) % 7

@@ -13,7 +13,6 @@ from septran.targets.cpu.run.isa import UnknownNativeError, native
 from septran.targets.cpu.target import TARGET
 
 
-@pytest.mark.one_in(2, first=1)
 @pytest.mark.both_widths
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
 def test_code_is_made_for_the_width_that_is_asked_for(vectors, dtype):
@@ -35,6 +34,7 @@ def test_kernels_of_another_width_are_no_others_in_the_cache(monkeypatch):
 
 
 @pytest.mark.parametrize(("shape", "dtype"), [((61, 83, 90), "float32"), ((9, 50, 33), "float16")])
+@pytest.mark.one_in(2, first=1)
 def test_tiles_of_longer_vectors_run_in_halves(monkeypatch, shape, dtype):
     """As they do on a host that has AVX2 only."""
     monkeypatch.setenv(NATIVE_IS, "split")

@@ -55,6 +55,7 @@ def asked(kind, flags, dtype):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.one_in(2)
 def test_windows_are_reduced_rightly(kind, vectors):
     del vectors
     kernel = septran.compile(filtered, "cpu-x86", **asked(kind, FLAGS[2], "float32"))

@@ -98,6 +98,7 @@ print(json.dumps(gpu_worker.run(Loaded(case.place, case.meta, called), "cpu", ch
 
 
 @pytest.mark.parametrize("family", ["gemm", "library"])
+@pytest.mark.one_in(2, first=1)
 def test_an_exported_case_is_checked_without_septran(family, tmp_path, cuda_compiler):
     case = replace(SMALL, family=family)
     prepared = prepare(case, "nvidia-h200", tmp_path)

@@ -53,7 +53,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "name", slow_but(["rows of two, ragged", "persistent", "keys and values"], CASES)
 )
@@ -113,7 +113,7 @@ def test_the_pair_is_right(pair):
     assert all(run(pair, mode) for mode in ("eager", "late", "random"))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_in_the_handshake_of_a_cluster_is_found(pair, name):
     old, new = FAULTS[name]
@@ -180,6 +180,7 @@ def test_what_threads_read_is_released_for_the_cluster():
 
 
 @pytest.mark.parametrize(("rules", "barrier"), [((), False), ((THREADS,), True)])
+@pytest.mark.one_in(2, first=1)
 def test_what_the_arrival_costs_in_machine_code(cuda_compiler, rules, barrier):
     machine_code = disassemble(compile_text(text(*rules), "sm_90a").cubin)
     if machine_code is None:

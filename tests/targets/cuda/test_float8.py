@@ -67,7 +67,6 @@ def test_conversions_are_those_of_the_reference(machine, emulate):
     assert np.array_equal(kernel(codes), -codes.astype(np.float32), equal_nan=True)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("machine", "emulate"), PLACES)
 @pytest.mark.parametrize("output", [F8, "bfloat16", "float32"])
 def test_a_product_is_right(machine, emulate, output):
@@ -98,6 +97,7 @@ def test_operands_that_do_not_lie_along_the_sum_are_turned(static):
     ("operator", "shapes"),
     [("softmax", {"M": 20, "N": 64}), ("gemm_bias_act", {"M": 70, "N": 64, "K": 64})],
 )
+@pytest.mark.one_in(3)
 def test_other_operators_take_it(machine, emulate, operator, shapes):
     kernel = septran.compile(operator, machine, shapes=shapes, dtypes=F8, emulate=emulate)
     kernel.check().raise_if_wrong()

@@ -51,7 +51,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9, first=3)
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_right_in_every_mode(name):
     operator, machine, shapes, dtype, static = CASES[name]
@@ -64,6 +64,7 @@ def test_it_is_right_in_every_mode(name):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "heads of 33"])
+@pytest.mark.one_in(2)
 def test_tensor_cores_read_what_travels_beside_them(name):
     operator, machine, shapes, dtype, static = CASES[name]
     stages = septran.produce_stages(operator, machine, shapes=shapes, dtypes=dtype, static=static)
@@ -156,6 +157,7 @@ def test_the_ragged_product_is_right(ragged):
 
 
 @pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.one_in(2)
 def test_a_fault_in_a_gathered_copy_is_found(ragged, name):
     text, count = re.subn(*FAULTS[name], ragged.source)
     assert count, name

@@ -21,6 +21,7 @@ def greatest(Y: task.Tensor["M", task.{dtype}], X: task.Tensor["M", "N", task.{d
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.one_in(2)
 def test_the_least_integer_is_of_its_own_type(dtype, tmp_path, cuda_compiler):
     """C has no negative literals: -2147483648 is a long, and there is no `max` of it and an int."""
     file = tmp_path / "greatest.py"

@@ -56,6 +56,7 @@ def ran(case):
     return name, kernel, arrays, marks
 
 
+@pytest.mark.one_in(2)
 def test_the_marked_kernel_computes_what_the_kernel_computes(ran):
     _, kernel, arrays, _ = ran
     program = kernel.stages.tile_program
@@ -151,7 +152,7 @@ def test_without_marks_the_text_is_as_it_was(case):
     assert marked.params == (*program.params, ROOM)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4, first=2)
 def test_marked_text_compiles_without_warnings_and_spills(case, cuda_compiler):
     name, kernel = case
     program = marked_program(kernel.stages.tile_program).program

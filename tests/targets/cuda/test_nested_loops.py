@@ -135,7 +135,7 @@ def is_right(kernel):
             kernel.check().raise_if_wrong()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize(("products", "depth"), SIZES)
 def test_a_sum_over_two_loops_is_right(products, depth, dtype):
@@ -149,7 +149,7 @@ def test_a_sum_over_two_loops_is_right_without_roles():
     is_right(septran.compile(nested_sum, "nvidia-a100", **options))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_sums_of_unequal_length_have_rings_that_begin_anew(machine, dtype):

@@ -97,7 +97,7 @@ def test_comparisons_of_positions_are_of_a_constant():
     assert "int64_t" not in text[text.index("for (int k = 0") :]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("width", "causal"), [(64, True), (128, False), (128, True), (256, True)])
 def test_no_spills_and_no_advisories(width, causal, cuda_compiler):
     compiled = compile_text(attention(width, causal).source, "sm_90a", "attention")
@@ -120,7 +120,7 @@ def test_values_that_a_block_does_not_see_may_be_nan(machine):
     kernel.check(**inputs).raise_if_wrong()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("shapes", "dtype"), TILES)
 def test_small_tiles_are_rounded_up_for_tensor_cores(shapes, dtype):
     assert "wgmma.mma_async" in cuda("gemm", shapes=shapes, dtypes=dtype).source

@@ -36,6 +36,7 @@ def right(kernel):
 
 
 @pytest.mark.parametrize("blocks", slow_but([5, 24], [2, 5, 23, 24, 132]))
+@pytest.mark.one_in(2)
 def test_a_product_is_right_with_any_number_of_blocks(blocks):
     """More turns than blocks, a last turn for some of them, one for each, and blocks to spare."""
     kernel = septran.compile(
@@ -65,6 +66,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", slow_but(["int8", "chunks", "a batch"], OTHERS))
+@pytest.mark.one_in(2)
 def test_other_products_are_right_when_blocks_stay(name):
     operator, shapes, dtype, static = OTHERS[name]
     kernel = septran.compile(

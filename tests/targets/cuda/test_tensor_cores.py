@@ -144,7 +144,7 @@ OFTEN = (
 """A case for each way to hold and to move an operand; sizes that end otherwise are slow tests."""
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", slow_but(OFTEN, CASES))
 def test_a_kernel_is_right_in_every_mode(name):
     operator, machine, shapes, dtype, static = CASES[name]
@@ -186,6 +186,7 @@ def test_columns_begin_with_a_panel(columns, least, parts):
 
 @pytest.mark.parametrize("machine", ["nvidia-h200", "nvidia-a100"])
 @pytest.mark.parametrize("head", slow_but([33], [33, 40]))
+@pytest.mark.one_in(2)
 def test_what_is_no_number_stays_in_its_row_or_column(machine, head):
     """Beyond a head that is rounded up there are zeros on both sides of a product."""
     kernel = septran.compile("attention", machine, emulate=True, dtypes="float16")
@@ -241,6 +242,7 @@ rules:
         ("{consumers: 2, registers: {consumer: 240}}", 128, "has 232 registers"),
     ],
 )
+@pytest.mark.one_in(3)
 def test_roles_get_no_more_registers_than_there_are(roles, rows, has):
     """Else the last warps would wait for them for ever."""
     sizes = {"M": 200, "N": 72, "K": 136}
@@ -292,7 +294,7 @@ SPILLS = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("machine", "operator", "shapes", "static"),
     slow_where(

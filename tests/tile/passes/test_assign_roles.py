@@ -33,6 +33,7 @@ def kinds(role):
 
 @pytest.mark.parametrize("consumers", [1, 2, 4])
 @pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.one_in(4)
 def test_roles_give_the_product(gemm, operands, stages, consumers):
     program = placed(gemm(pipeline=stages, specialize=True, consumers=consumers))
     verify(program)

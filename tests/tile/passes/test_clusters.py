@@ -117,6 +117,7 @@ def test_turns_of_persistent_clusters_are_the_same_for_all_blocks_of_one():
 @pytest.mark.parametrize(
     "field", ["cluster: [2, 1]", "cluster: [2, 3], raster: 2", "cluster: [1, 3], persistent: true"]
 )
+@pytest.mark.one_in(4)
 def test_results_are_the_same(field, order):
     found = program(field)
     random = np.random.default_rng(0)

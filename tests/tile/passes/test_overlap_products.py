@@ -61,7 +61,7 @@ def test_second_copies_of_buffers_come_in_the_order_of_the_program():
     assert second == [name for name in touched if name in second]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("keys", [100, 128, 129, 700])
 def test_the_result_is_the_same(causal, keys):

@@ -26,7 +26,7 @@ def placed(program):
     return insert_sync(pipeline_loops(program))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("k", [1, 8, 16, 19, 40])
 @pytest.mark.parametrize("outer", [1, 2, 3])
 @pytest.mark.parametrize("pipeline", [1, 2, 3, 5])

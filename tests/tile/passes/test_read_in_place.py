@@ -47,6 +47,7 @@ def test_a_memory_without_a_choice_is_the_mappings_last_word(tmp_path):
         (8, {"static": {"trans_b": True}, "dtypes": "float16"}),
     ],
 )
+@pytest.mark.one_in(2)
 def test_so_do_columns_that_are_not_adjacent_and_narrow_elements(rows, options):
     made = program(rows, 512, 512, **options)
     assert "B" not in copied(made)
@@ -68,6 +69,7 @@ def test_some_rows_need_none_that_stays_in_a_cache():
         ((9, 512, 512), {"dtypes": "float16"}),  # widened once, when it is packed
     ],
 )
+@pytest.mark.one_in(3)
 def test_the_rest_is_packed(shape, options):
     made = program(*shape, **options)
     assert in_place(made) == []

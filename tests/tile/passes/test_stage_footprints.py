@@ -61,6 +61,7 @@ def staged(program):
 
 @pytest.mark.parametrize("operator", TASKS)
 @pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.one_in(3)
 def test_the_box_around_the_windows_gives_what_the_windows_give(operator, case):
     made = stages(operator, case, mapping(*TASKS[operator]))
     program, plain = made.tile_program, stages(operator, case, PLAIN).tile_program

@@ -109,6 +109,7 @@ def test_any_origin_is_a_comment(routes, program, strict, origin):
     "name",
     ["count", "record", "main", "exp", "index", "int", "default", "printf", "septran_line", "NULL"],
 )
+@pytest.mark.one_in(2)
 def test_kernels_may_have_any_name(routes, program, strict, name):
     made = program(name)
     made.copy()
@@ -121,6 +122,7 @@ def test_kernels_may_have_any_name(routes, program, strict, name):
     ["int", "register", "restrict", "uint8_t", "NULL", "least", "core", "kernel", "vendor_lib_sync",
      "vendor_lib_dma_copy", "DSA_SIM_H", "septran_line", "int32_t", "exp", "Ä", "µ"],
 )  # fmt: skip
+@pytest.mark.one_in(3)
 def test_tensors_may_have_any_name(routes, program, strict, name):
     made = program(tensors=(name,))
     made.copy()

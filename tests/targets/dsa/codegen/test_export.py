@@ -31,6 +31,7 @@ def checked(folder):
 @pytest.mark.parametrize(
     ("machine", "name"), slow_but([("npu-cube", "gemm"), ("dsa-sim", "embedding")], CASES)
 )
+@pytest.mark.one_in(2)
 def test_the_example_asks_for_what_the_simulator_was_given(tmp_path, machine, name):
     shapes = KERNELS[name] or septran.operators.load(name).function.__globals__["CASES"][0]
     kernel = septran.compile(name, machine, shapes=shapes)

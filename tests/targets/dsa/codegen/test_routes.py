@@ -40,6 +40,7 @@ def test_a_record_holds_addresses_sizes_core_and_line(routes, program):
 @pytest.mark.parametrize(
     "value", [0.0, -0.0, 1.5, 0.1, 1e-5, 5e-324, 1.7976931348623157e308, math.inf, -math.inf]
 )
+@pytest.mark.one_in(2)
 def test_floats_are_exact(routes, program, value):
     made = program()
     made.fill(value)
@@ -69,6 +70,7 @@ def test_integers_are_exact(routes, program, value):
         ("int64", 2**62 + 1, 2**62 + 1),
     ],
 )  # fmt: skip
+@pytest.mark.one_in(2, first=1)
 def test_scalars_of_every_type_arrive(routes, program, dtype, value, passed):
     made = program(scalars=[("s", dtype)])
     wide = "float64" if "float" in dtype else "int64"
@@ -143,7 +145,7 @@ def test_a_call_starts_anew(routes, program):
     assert [len(native(0, [n])) for n in (5, 0, 3)] == [5, 0, 3]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
 @pytest.mark.parametrize("operator", slow_but(["gemm", "softmax", "conv2d"], OPERATORS))
 def test_operators(make_routes, strict, machine, operator):

@@ -233,6 +233,7 @@ def test_limits_of_the_vendor(edited, program):
          "leave 'dma_in' out"),
     ],
 )  # fmt: skip
+@pytest.mark.one_in(2)
 def test_what_the_section_says_in_vain_is_refused_with_its_place(
     edited, section, said, message, hint
 ):

@@ -51,6 +51,7 @@ def of_both(*cases: str, slow: tuple[str, ...]):
 
 
 @pytest.mark.parametrize(("case", "machine"), of_both(*CASES, slow=("attention",)))
+@pytest.mark.one_in(2)
 def test_one_control_program_is_right_for_every_length(case, machine, monkeypatch):
     built: list[str] = []
     compiled = build.compile_code

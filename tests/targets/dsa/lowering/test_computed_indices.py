@@ -55,6 +55,7 @@ TOO_EARLY = r"follows from indices that .* has not written yet"
 
 @pytest.mark.parametrize("keys", [KEYS, np.full(5, 5), np.full(5, 4)], ids=["mixed", "0", "1"])
 @pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
+@pytest.mark.one_in(2)
 def test_the_simulator_finds_indices_that_are_read_too_early(machine, keys, monkeypatch):
     monkeypatch.setattr(lowering, "synchronised", lambda program, steps: steps)
     monkeypatch.setattr(lowering, "fenced", lambda program, steps: steps)
@@ -80,6 +81,7 @@ def test_what_only_the_right_indices_write_is_no_unwritten_byte(machine):
 
 
 @pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
+@pytest.mark.one_in(2)
 def test_a_saved_kernel_finds_its_indices_again(machine, tmp_path):
     kernel = septran.compile(turned, machine)
     assert np.array_equal(kernel(X, KEYS), X[5 - KEYS])

@@ -62,7 +62,7 @@ def rowwise(leaf, rows=16):
     return entry
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
 @pytest.mark.parametrize("shape", [(1, 1), (33, 40), (20, 700)], ids=str)
 @pytest.mark.parametrize(

@@ -41,21 +41,21 @@ def check(operator, sizes, static, mapping, **options):
     assert result.right, str(result)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9, first=3)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("case", CASES)
 def test_an_operator_is_right(case, machine):
     check(*CASES[case], machine)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("case", MEMBERS)
 def test_short_floats_are_right(case, dtype):
     check(*CASES[case], "dsa-sim", dtypes=dtype)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("case", MEMBERS)
 @pytest.mark.parametrize("seed", slow_but([0], range(3)))
@@ -94,7 +94,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("case", slow_but(["gemm_bias_act", "attention"], MEMBERS))
 def test_a_machine_with_less_or_more_is_served(case, variant, tmp_path):

@@ -43,6 +43,7 @@ def key(flag):
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.one_in(3)
 def test_every_flag_is_set_before_it_is_waited_for_and_as_often(operator, machine, walked):
     stream = walked.record(program_of(operator, machine))
     left: Counter = Counter()
@@ -56,6 +57,7 @@ def test_every_flag_is_set_before_it_is_waited_for_and_as_often(operator, machin
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.one_in(3)
 def test_flags_stay_within_the_machine(operator, machine, walked):
     stream = walked.record(program_of(operator, machine))
     limit = load_machine(machine).vendor["flags"]

@@ -43,7 +43,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("machine", ["dsa-sim", "npu-cube"])
 @pytest.mark.parametrize("case", CASES)
 def test_temporaries_come_in_pieces(case, machine, tmp_path):

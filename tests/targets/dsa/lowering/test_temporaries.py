@@ -40,6 +40,7 @@ def inputs(operator):
 
 
 @pytest.mark.parametrize("operator", SHAPES)
+@pytest.mark.one_in(2)
 def test_buffers_leave_room_for_them(operator, shared):
     kernel = septran.compile(operator, "dsa-sim", machine=shared)
     check = kernel.check(*inputs(operator))
@@ -67,6 +68,7 @@ def test_stages_leave_room_for_them(shared):
 
 
 @pytest.mark.parametrize("operator", SHAPES)
+@pytest.mark.one_in(2)
 def test_an_overlap_is_seen(operator, shared, monkeypatch):
     for module in (lowering, steps):
         monkeypatch.setattr(module, "shared_with_buffers", lambda program: {"SPM": 0})

@@ -125,6 +125,7 @@ def files(tmp_path, cores, rules=""):
 
 @pytest.mark.parametrize("cores", [1, 3])
 @pytest.mark.parametrize("seed", ["", "1", "2"])
+@pytest.mark.one_in(5)
 def test_each_core_has_its_part(cores, seed, tmp_path, monkeypatch):
     monkeypatch.setenv("SEPTRAN_DSA_ADVERSARIAL", seed)
     options = files(tmp_path, cores) | {"shapes": {"M": 22, "N": 9}}
@@ -160,6 +161,7 @@ SHARED = """
 
 @pytest.mark.parametrize("seed", ["", "1"])
 @pytest.mark.parametrize("logic", [steps, batches, two_nests], ids=lambda t: t.name)
+@pytest.mark.one_in(5)
 def test_cores_share_what_is_made_outside_of_the_loop_over_them(logic, seed, tmp_path, monkeypatch):
     monkeypatch.setenv("SEPTRAN_DSA_ADVERSARIAL", seed)
     shapes = {"G": 4, "M": 3, "N": 9} | ({"B": 2} if logic is batches else {})

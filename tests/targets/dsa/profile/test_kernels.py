@@ -58,7 +58,7 @@ def outcome(made, stream, **options):
     return [arrays[n].tobytes() for n in written]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(8, first=2)
 @pytest.mark.parametrize("dtype", slow_but(["float16"], ["float32", "float16"]))
 @pytest.mark.parametrize(("name", "machine"), EVERY)
 def test_every_operator_is_right(name, machine, dtype):
@@ -66,7 +66,7 @@ def test_every_operator_is_right(name, machine, dtype):
     assert check.right, str(check)
 
 
-@pytest.mark.one_in(2, first=1)
+@pytest.mark.one_in(4, first=1)
 @pytest.mark.parametrize(("name", "machine"), slow_but(EVERY[::3], EVERY))
 def test_no_delay_changes_a_bit(name, machine):
     made = kernel(name, machine)
@@ -102,7 +102,7 @@ def without(stream, positions):
     return stream[keep]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(("name", "machine"), EVERY)
 def test_a_lost_wait_is_always_noticed(name, machine):
     made = kernel(name, machine)
@@ -116,6 +116,7 @@ def test_a_lost_wait_is_always_noticed(name, machine):
 
 
 @pytest.mark.parametrize(("name", "machine"), slow_but(EVERY[1::3], EVERY))
+@pytest.mark.one_in(3)
 def test_no_flag_that_is_needed_can_be_taken_out(name, machine):
     """Take each place's flags out on both sides, so that only the order is lost.
 
