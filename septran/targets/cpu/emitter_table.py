@@ -49,6 +49,9 @@ class InstructionEmitter:
     """Types of which a staged operand is converted to float32 once, by the copy that packs it."""
     grouped: str = ""
     """What staged operands are converted to where they are packed in groups; '': they are not."""
+    flips: bool = False
+    """Whether bytes that copies pack in groups get other signs there, where both operands have
+    the same, and not wherever they are multiplied."""
     emit_computed: Callable[[Context, Compute, Rows], None] | None = None
     """Writes a gemm whose B is computed where it is used; None where it must be stored."""
 
@@ -85,16 +88,25 @@ EMITTERS = CpuEmitters(
                 "gemm", emit_bfloat16_tiles, frozenset(SHORT), emit_computed=emit_computed
             ),
             "avx512_vnni": InstructionEmitter(
-                "gemm", emit_byte_dots, frozenset(EXACT_STEPS), emit_computed=emit_computed_dots
+                "gemm",
+                emit_byte_dots,
+                frozenset(EXACT_STEPS),
+                flips=True,
+                emit_computed=emit_computed_dots,
             ),
             "avx_vnni": InstructionEmitter(
                 "gemm",
                 emit_short_vector_byte_dots,
                 frozenset(EXACT_STEPS),
+                flips=True,
                 emit_computed=emit_computed_short_dots,
             ),
             "byte_pairs": InstructionEmitter(
-                "gemm", emit_widened_byte_dots, frozenset(EXACT_STEPS), "int16", emit_computed_pairs
+                "gemm",
+                emit_widened_byte_dots,
+                frozenset(EXACT_STEPS),
+                "int16",
+                emit_computed=emit_computed_pairs,
             ),
             "avx512_bf16": InstructionEmitter(
                 "gemm", emit_bfloat16_dots, frozenset(SHORT), emit_computed=emit_computed

@@ -23,9 +23,10 @@ from septran.targets.cpu.addresses import Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.emitter_table import EMITTERS
 from septran.targets.cpu.gemm.computed import Computed, Rows, computed, few_rows
+from septran.targets.cpu.gemm.group_dots import packed_in_groups
 from septran.targets.cpu.gemm.microkernel import EXACT_STEPS
 from septran.targets.cpu.gemm.prefetch import NextPack, next_packs
-from septran.targets.cpu.map.elements import held_dtype
+from septran.targets.cpu.map.elements import OTHER_SIGNS, held_dtype
 from septran.targets.cpu.run.guards import emit_guards
 from septran.targets.cpu.run.isa import vector_unit
 from septran.targets.cpu.simd import fence
@@ -223,6 +224,8 @@ class _Lowering:
         grouped = buffer.name in self.beside_computed and buffer.dtype in EXACT_STEPS
         own = buffer.name in self.indices or (grouped and _computed_in(self.program, buffer.name))
         wanted = "" if own else _wanted(self.program, buffer)
+        if grouped and wanted == OTHER_SIGNS[buffer.dtype]:
+            wanted = ""  # of both operands it is the computed one whose signs are changed
         return wanted or held_dtype(buffer.dtype)
 
     def _body(self, body: tuple[Node, ...]) -> None:
@@ -414,7 +417,7 @@ def _wanted(program: TileProgram, buffer: Buffer) -> str:
         if writes_it and EMITTERS.of(node.instruction).primitive != "map":
             return ""
         if any(r.buffer == buffer.name for r in reads(node)):
-            wanted.add(_taken_as(program, node, buffer.dtype))
+            wanted.add(_taken_as(program, node, buffer))
     return wanted.pop() if len(wanted) == 1 else ""
 
 
@@ -424,14 +427,29 @@ def _computed_in(program: TileProgram, name: str) -> bool:
     return any(region.buffer == name for node in nodes for region in writes(node))
 
 
-def _taken_as(program: TileProgram, node: Compute, dtype: str) -> str:
+def _taken_as(program: TileProgram, node: Compute, buffer: Buffer) -> str:
     """Return the type to which an instruction converts an operand's elements; '' if none."""
     instruction = EMITTERS.of(node.instruction)
     if any(program.buffer(r.buffer).layout.group > 1 for r in node.operands):
+        if instruction.flips and _flipped(program, node, buffer):
+            return OTHER_SIGNS[buffer.dtype]
         return instruction.grouped
     if _multiplies_groups(program, node):
         return ""
-    return "float32" if dtype in instruction.widened else ""
+    return "float32" if buffer.dtype in instruction.widened else ""
+
+
+def _flipped(program: TileProgram, node: Compute, buffer: Buffer) -> bool:
+    """Whether a gemm multiplies bytes that copies have packed by others of the same type."""
+    left, right = node.operands[1:]
+    packed = right if right.buffer == buffer.name else left.transposed((1, 0))
+    other = program.buffer((left if packed is right else right).buffer)
+    # Of runs the other operand's signs are changed: see `GroupProduct`.
+    if other.layout.group > 1 or other.dtype != buffer.dtype or buffer.layout.run:
+        return False
+    if _computed_in(program, buffer.name):
+        return False
+    return packed_in_groups(packed, buffer.layout, buffer.layout.group)
 
 
 def _multiplies_groups(program: TileProgram, node: Compute) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import septran
+from septran import task
 from septran.machine.loader import NATIVE_IS
 from septran.mapping.mistakes import NoBindingError
 from septran.runtime.accuracy import ProductRules, compare, error_bounds
@@ -132,6 +133,65 @@ def test_the_instruction_is_in_the_assembly(vnni):
     kernel = septran.compile("gemm", "cpu-x86", shapes=shapes, dtypes="int8")
     real = kernel.stages.source.parts["assembly"].count("vpdpbusd")
     assert (real > 20) if vnni == "host" else real == 0
+
+
+@pytest.mark.parametrize(("dtype", "held"), [("int8", "uint8"), ("uint8", "int8")])
+def test_packed_bytes_have_other_signs_before_they_are_multiplied(vnni, dtype, held):
+    """Once, by the copy, and not for each strip of rows."""
+    del vnni
+    shapes = {"M": 32, "N": 96, "K": 64}
+    kernel = septran.compile("gemm", "cpu-x86", shapes=shapes, dtypes=dtype)
+    text = kernel.stages.tensor_ir.text
+    assert re.search(rf'B_L\d = T.alloc_buffer\(\(\d+,\), "{held}"', text)
+    assert "^" not in text[text.index("row_sums =") :]
+
+
+@task.define(leaf=True)
+def products(C, D, A, E, B):
+    """Two of one operand."""
+    task.call_primitive("gemm", C, A, B)
+    task.call_primitive("gemm", D, E, B)
+
+
+@task.define
+def by_one(
+    C: task.Tensor["M", "N", "int32"],
+    D: task.Tensor["M", "N", "int32"],
+    A: task.Tensor["M", "K"],
+    E: task.Tensor["M", "K"],
+    B: task.Tensor["K", "N"],
+):
+    task.fill(C, 0)
+    task.fill(D, 0)
+    task.launch(products, C, D, A, E, B)
+
+
+SHARED = """
+machine: cpu-x86
+rules:
+  - {match: {level: entry}, proc: HOST, mems: {"*": DRAM}}
+  - match: {task: products}
+    proc: CORE
+    mems: {B: L2}
+    layouts: {B: "panels(1, 16, 4)"}
+    binding: {gemm: avx512_vnni}
+"""
+
+
+@pytest.mark.parametrize("other", KINDS)
+def test_packed_bytes_keep_their_signs_where_one_of_their_products_wants_them(vnni, other):
+    del vnni
+    shapes, dtypes = {"M": 21, "N": 35, "K": 70}, {"A": "int8", "E": other, "B": "int8"}
+    kernel = septran.compile(by_one, SHARED, shapes=shapes, dtypes=dtypes)
+    changed = '"uint8"' in re.search(r"B_L2 = .*", kernel.stages.tensor_ir.text)[0]
+    assert changed == (other == "int8")
+    rng = np.random.default_rng(5)
+    a, e, b = (
+        random(rng, shape, dtype)
+        for shape, dtype in [((21, 70), "int8"), ((21, 70), other), ((70, 35), "int8")]
+    )
+    for found, left in zip(kernel(a, e, b), (a, e), strict=True):
+        np.testing.assert_array_equal(np.asarray(found), product(left, b))
 
 
 @pytest.mark.parametrize("channels", [8, 64])

@@ -23,7 +23,7 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.copy.transpose import transposed
-from septran.targets.cpu.map.elements import read, write
+from septran.targets.cpu.map.elements import OTHER_SIGNS, flipped, flips, read, write
 from septran.targets.cpu.simd import CACHE_LINE
 from septran.targets.lower.values import cast, vector_type
 from septran.targets.lower.writer import Expr
@@ -88,7 +88,9 @@ class _Move:
         target, source = self.target.region, self.source.region
         whole = all(entry == Index.of(axis(n)) for n, entry in enumerate(target.index))
         kinds = self.target.storage.held, self.source.storage.held
-        same = kinds[0] == kinds[1] or (kinds[0] == "int16" and kinds[1] in ("int8", "uint8"))
+        wider = kinds[0] == "int16" and kinds[1] in OTHER_SIGNS
+        signed = flips(self.target.storage) and kinds[1] == self.target.storage.dtype
+        same = kinds[0] == kinds[1] or wider or signed
         fits = target.shape == self.target.storage.shape and target.rank == 2
         fits &= not self.run or self.context.divides(self.run, source.valid[self.deep])
         word = self.size * itemsize(self.target.storage.held) == 4
@@ -205,7 +207,7 @@ class _Move:
         if rest is not None:
             # No last group has as many elements: this row is zeros in each, and is not read.
             if context.indices.bounds(rest)[1] <= n:
-                return simd.constant(0, self.target.storage.held, self.width)
+                return self._zeros(self.width)
             if context.indices.bounds(rest)[0] <= n:
                 exists = context.lower(rest) > context.writer.index(n)
         if exists is None and left is None:
@@ -218,7 +220,12 @@ class _Move:
 
     def _held(self, value: Expr) -> Expr:
         """Elements of the source as the target holds them."""
+        if flips(self.target.storage):
+            return flipped(value)
         return cast(value, self.target.storage.held)
+
+    def _zeros(self, lanes: int) -> Expr:
+        return self._held(simd.constant(0, self.source.storage.held, lanes))
 
     def _store(self, first: Index, start: Index, value: Expr) -> None:
         """Write a group of all columns of a panel."""
@@ -322,7 +329,7 @@ class _Move:
     def _gather(self, first: Index, columns: Index | None, done: Index) -> None:
         """The groups of a panel from number `done` on, element by element."""
         context, length = self.context, self.source.region.valid[self.deep]
-        flat, held = self.target.storage.flat, self.target.storage.held
+        flat = self.target.storage.flat
         each = (
             Index.of(self.run) if self.run else context.variable("left", length - done * self.size)
         )
@@ -342,4 +349,4 @@ class _Move:
                 end = self.target.at(self._spot(first + n, start + whole)) + (each - whole)
                 with context.loop("k", ceil_div(each, self.size) * self.size - each) as k:
                     at = context.lower(end + k)
-                    simd.store(context.writer, flat, at, simd.constant(0, held), 1)
+                    simd.store(context.writer, flat, at, self._zeros(1), 1)

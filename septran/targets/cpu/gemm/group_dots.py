@@ -53,12 +53,13 @@ from septran.targets.cpu.gemm.results import (
     update,
 )
 from septran.targets.cpu.gemm.runs import GroupRuns, by_groups
-from septran.targets.cpu.map.elements import inside, read
+from septran.targets.cpu.map.elements import flips, inside, read
 from septran.targets.cpu.simd import AVX2, NEON
 from septran.targets.lower.values import bits, broadcast, cast
 from septran.targets.lower.writer import Expr, both
 from septran.tile.analyses.groups import pitch_in_place
-from septran.tile.nodes import Buffer, Compute
+from septran.tile.layouts import Layout
+from septran.tile.nodes import Buffer, Compute, Region
 
 WORD = "int32"
 """A group as one number, which is what is broadcast."""
@@ -143,22 +144,22 @@ def group_pitch(context: Context, node: Compute, b: Access, size: int) -> int:
     0 where whole groups do not lie side by side, column after column, in panels that were packed
     so or in what the caller holds so.
     """
-    if _packed(b, size):
+    if size * itemsize(b.storage.held) != itemsize(WORD):
+        return 0
+    if packed_in_groups(b.region, b.storage.layout, size):
         return b.storage.layout.parameters[1] * size
     panels = context.machine.instruction(node.instruction).panels
-    if panels[1:] != (size,) or size * itemsize(b.storage.held) != itemsize(WORD):
+    if panels[1:] != (size,):
         return 0
     return pitch_in_place(b.region, b.storage, panels, context.indices.ranges)
 
 
-def _packed(b: Access, size: int) -> bool:
+def packed_in_groups(b: Region, layout: Layout, size: int) -> bool:
     """Whether whole groups of elements along the summed axis lie side by side in panels of B."""
-    layout, index = b.storage.layout, b.region.index
-    if layout.group != size or len(index) != 2 or b.region.rank != 2:
+    index = b.index
+    if layout.group != size or len(index) != 2 or b.rank != 2:
         return False
-    if layout.run and b.region.valid[0] % layout.run != Index():
-        return False
-    if size * itemsize(b.storage.held) != itemsize(WORD):
+    if layout.run and b.valid[0] % layout.run != Index():
         return False
     cut, width = layout.parameters[:2]
     starts = [index[1 - cut] - axis(0), index[cut] - axis(1)]
@@ -288,7 +289,8 @@ class GroupProduct:
         def load(k: Index, chunk: int) -> Expr:
             at = context.lower(bases[chunk] + k * pitch)
             value = simd.words(simd.load(flat, at, shape.lanes * size))
-            if self.flipped and not self.by_columns:
+            # What copies have packed has other signs already.
+            if self.flipped and not self.by_columns and not flips(self.b.storage):
                 value = value ^ simd.constant(self.dot.flip, WORD, shape.lanes)
             return value
 

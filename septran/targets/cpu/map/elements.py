@@ -23,6 +23,22 @@ def held_dtype(dtype: str) -> str:
     return HELD.get(dtype, dtype)
 
 
+OTHER_SIGNS = {"int8": "uint8", "uint8": "int8"}
+"""What bytes are held as whose upper bit is changed: 128 more, or 128 less."""
+
+
+def flips(storage: Storage) -> bool:
+    """Whether a buffer's bytes are held with changed upper bits: see `OTHER_SIGNS`."""
+    return OTHER_SIGNS.get(storage.dtype) == storage.held
+
+
+def flipped(value: Expr) -> Expr:
+    """Bytes 128 more or less, of the other type."""
+    upper = simd.constant(0x80, "uint8", lanes_of(value))
+    # TVM's reinterpretation knows no constant zero; a cast between both types keeps the bits.
+    return cast(cast(value, "uint8") ^ upper, OTHER_SIGNS[element_of(value)])
+
+
 def widen(value: Expr, dtype: str) -> Expr:
     """Return what was loaded from a buffer of `dtype`, in the type that arithmetic is done in."""
     if dtype == "bfloat16" and element_of(value) == "uint16":
@@ -32,6 +48,8 @@ def widen(value: Expr, dtype: str) -> Expr:
         return _from_e4m3(value)
     if dtype == "bool":
         return simd.unequal(value, simd.constant(0, element_of(value), lanes_of(value)))
+    if OTHER_SIGNS.get(dtype) == element_of(value):
+        value = flipped(value)
     return cast(value, compute_dtype(dtype))
 
 
@@ -41,6 +59,8 @@ def narrow(context: Context, value: Expr, dtype: str, held: str) -> Expr:
         return _round_to_bfloat16(context, value)
     if held == "uint8" and dtype == "float8_e4m3fn":
         return _round_to_e4m3(context, value)
+    if OTHER_SIGNS.get(dtype) == held:
+        return flipped(context.arithmetic.convert(value, dtype))
     if dtype == "bool":
         value = context.arithmetic.convert(value, "bool")
     if element_of(value) == "bool":
