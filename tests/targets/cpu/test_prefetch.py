@@ -119,6 +119,16 @@ def asked_at(text: str, name: str, level: int) -> list[str]:
     return place.findall(text)
 
 
+def test_a_large_tile_of_the_result_is_asked_for_row_by_row_between_steps(vectors):
+    """So that what is multiplied meanwhile does not wait behind 24 lines from memory."""
+    rows = re.compile(r"for row in range\(8\):\n((?:.*prefetch.*C_flat.*\n)+)")
+    text = code("gemm", {"M": 512, "N": 960, "K": 500})
+    found = [lines.count("prefetch") for lines in rows.findall(text)]
+    assert found == ([3] * len(found) if vectors == 512 else [])
+    assert bool(found) == (vectors == 512)
+    assert not rows.search(code("gemm", {"M": 512, "N": 960, "K": 100}))
+
+
 def test_a_rows_only_loop_asks_for_its_own_columns_before_it_reads_them():
     text = re.sub(r"\bv_\d+ \*", "v *", code("reduce", {"M": 512, "N": 14336}))
     lanes = lanes_of_a_loop(text)

@@ -49,7 +49,6 @@ from septran.targets.cpu.gemm.results import (
     add_products,
     first_step,
     kept_bits,
-    prefetch,
     update,
 )
 from septran.targets.cpu.gemm.runs import GroupRuns, by_groups
@@ -216,7 +215,6 @@ class GroupProduct:
     def _tile(self, shape: Shape, tile: RegisterTile) -> None:
         context = self.context
         rows = self._accumulators(shape, tile)
-        prefetch(context, self.c, shape, tile)
         columns = self._columns(shape, tile)
         groups = self._groups(tile)
 

@@ -33,9 +33,12 @@ from septran.targets.cpu.gemm.results import (
     Shape,
     accumulators,
     add_products,
+    column_major,
     first_step,
     left,
     prefetch,
+    prefetch_row,
+    tile_lines,
     update,
 )
 from septran.targets.cpu.simd import CACHE_LINE
@@ -53,6 +56,12 @@ a core whose front end another thread shares then keeps its two multipliers busy
 PREFETCHING = 2
 """The same of a loop that prefetches, which is cut into groups of steps anyway: 5 % of a product of
 1024 x 1024 x 1024 (Cascade Lake, AVX-512), where four gain half of that."""
+LINES_IN_FLIGHT = 10
+"""That a core of these days waits for together: 10 to 24 (Intel's line fill buffers, AMD's missing
+address buffers). More of C at once, and B waits behind it: of 2048 x 2048 x 1024 bytes a tenth of
+the time, of 512 steps a quarter (Cascade Lake)."""
+STEPS_FOR_A_ROW = 16
+"""Between one row of C and the next that is asked for: loops of 8 take half as long again."""
 MOST_COUNTED = 2**31 - 1
 """Lines times rows that are counted in the kernel's integers."""
 
@@ -213,7 +222,6 @@ def _of_registers(shape: Shape, count: int, register: int) -> Shape:
 def _microkernel(context: Context, operands: Operands, shape: Shape, tile: RegisterTile) -> None:
     writer = context.writer
     rows = accumulators(writer, shape, tile.rows)
-    prefetch(context, operands.c, shape, tile)
     sum_up(context, operands, shape, tile, _steps(context, operands, shape, tile, rows))
     update(context, operands.c, operands.first, shape, tile, rows)
 
@@ -225,27 +233,53 @@ def sum_up(
     tile: RegisterTile,
     step: Callable[[Index], None],
 ) -> None:
-    """All steps of k, between which something is prefetched."""
-    prefetch = _prefetch(context, operands, shape, tile)
-    every = prefetch.every if prefetch else 1
+    """All steps of k, between which something is prefetched: at least the tile of C."""
+    beside = _prefetch(context, operands, shape, tile)
+    every = beside.every if beside else 1
     # A loop that prefetches is cut into groups of steps anyway.
-    unroll = shape.unroll or (PREFETCHING if prefetch else UNROLLED)
+    unroll = shape.unroll or (PREFETCHING if beside else UNROLLED)
+    parts = max(1, every // unroll)
+    at_once = parts * unroll
+    each = _groups_for_a_row(operands, shape, tile, at_once)
+    if not each:
+        prefetch(context, operands.c, shape, tile)
     if operands.walk.extents:
-        with operands.walk.loops(context, prefetch) as steps:
+        with operands.walk.loops(context, beside) as steps:
             for k in steps:
                 step(k)
         return
-    parts = max(1, every // unroll)
-    at_once = parts * unroll
-    whole = context.variable("whole", operands.steps // at_once)
-    with context.loop("k", whole) as k:
-        if prefetch:
-            prefetch.issue(context, k)
+
+    def group(k: Index) -> None:
+        if beside:
+            beside.issue(context, k)
         with context.loop("k", parts) as part, context.loop("u", unroll, unrolled=True) as u:
             step(k * at_once + part * unroll + u)
+
+    whole, done = context.variable("whole", operands.steps // at_once), each * tile.rows
+    if each:
+        with context.loop("row", tile.rows) as row:
+            prefetch_row(context, operands.c, shape, tile, row)
+            with context.loop("k", each) as k:
+                group(row * each + k)
+    if whole != Index.of(done):
+        with context.loop("k", whole - done) as k:
+            group(k + done)
     if at_once > 1:
         with context.loop("k", operands.steps - whole * at_once) as k:
             step(whole * at_once + k)
+
+
+def _groups_for_a_row(operands: Operands, shape: Shape, tile: RegisterTile, size: int) -> int:
+    """Return between how many groups of steps a row of C's tile is asked for.
+
+    0 where all of the tile is asked for at once, as it is no more than a core waits for together.
+    """
+    if operands.walk.extents or not operands.steps.is_constant or tile.columns is not None:
+        return 0
+    if column_major(operands.c) or tile_lines(operands.c, shape, tile) <= LINES_IN_FLIGHT:
+        return 0
+    groups = operands.steps.constant // (size * tile.rows)
+    return groups if groups * size >= STEPS_FOR_A_ROW else 0
 
 
 def _prefetch(

@@ -9,7 +9,7 @@ from typing import Any
 from tvm import tirx
 
 from septran.dtypes import is_float, itemsize
-from septran.ir.index import Index, Var
+from septran.ir.index import Index, IndexLike, Var
 from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access
 from septran.targets.cpu.arithmetic import wrapping
@@ -105,12 +105,30 @@ def prefetch(context: Context, c: Access, shape: Shape, tile: RegisterTile) -> N
     """Ask for a whole tile of C now, so that it is in L1 when the k loop ends."""
     if tile.columns is not None:
         return
-    line = simd.CACHE_LINE // itemsize(c.storage.held)
-    high, wide = (line, 1) if column_major(c) else (1, line)
+    high, _ = _line(c)
     for row in range(0, tile.rows, high):
-        for column in range(0, shape.columns, wide):
-            at = context.lower(c.at((tile.row + row, tile.column + column)))
-            simd.prefetch(context.writer, c.storage.flat, at, 3, write=True)
+        prefetch_row(context, c, shape, tile, row)
+
+
+def prefetch_row(
+    context: Context, c: Access, shape: Shape, tile: RegisterTile, row: IndexLike
+) -> None:
+    """Ask for the lines of a tile that begin in that row of it."""
+    for column in range(0, shape.columns, _line(c)[1]):
+        at = context.lower(c.at((tile.row + row, tile.column + column)))
+        simd.prefetch(context.writer, c.storage.flat, at, 3, write=True)
+
+
+def tile_lines(c: Access, shape: Shape, tile: RegisterTile) -> int:
+    """Return how many lines of C a tile is."""
+    high, wide = _line(c)
+    return -(-tile.rows // high) * -(-shape.columns // wide)
+
+
+def _line(c: Access) -> tuple[int, int]:
+    """The rows and the columns that a line of C holds."""
+    size = simd.CACHE_LINE // itemsize(c.storage.held)
+    return (size, 1) if column_major(c) else (1, size)
 
 
 def update(
