@@ -8,6 +8,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -54,11 +55,10 @@ def meant(node: ast.expr, bound: dict[str, Any]) -> Any:
     return None
 
 
-def expected(file: Path) -> Iterator[type[SepTranError]]:
+def expected(file: Path, by_code: dict[str, type[SepTranError]]) -> Iterator[type[SepTranError]]:
     """Classes that a file's tests use: in `pytest.raises`, in tables of mistakes, as codes."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     bound = imported(tree)
-    by_code = {c.code: c for c in all_classes()}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name | ast.Attribute):
             found = meant(node, bound)
@@ -80,35 +80,52 @@ def modules() -> Iterator[ModuleType]:
         yield importlib.import_module(module.name)
 
 
+@dataclass(frozen=True)
+class Uses:
+    """What the package does with names."""
+
+    called: set[str]
+    named: set[str]
+    """All that it uses in any way but as a base class."""
+    without_hint: list[tuple[str, str]]
+    """The calls of plain names without a hint: the name, and the place."""
+
+
 @functools.cache
-def package() -> dict[str, ast.Module]:
-    """The package's modules by their paths below it."""
+def uses() -> Uses:
+    """What all modules do with names, found in one walk: there are a million nodes."""
+    found = Uses(set(), set(), [])
     root = Path(septran.__path__[0])
-    files = sorted(root.rglob("*.py"))
-    return {f.relative_to(root).as_posix(): ast.parse(f.read_text("utf-8")) for f in files}
+    for file in sorted(root.rglob("*.py")):
+        bases: set[int] = set()
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):  # a class before its bases
+            kind = type(node)
+            if kind is ast.ClassDef:
+                bases.update(map(id, node.bases))
+            elif kind is ast.Call:
+                if name := _last_word(node.func):
+                    found.called.add(name)
+                if type(node.func) is ast.Name and "hint" not in [k.arg for k in node.keywords]:
+                    place = f"{file.relative_to(root).as_posix()}:{node.lineno}"
+                    found.without_hint.append((node.func.id, place))
+            elif kind in (ast.Name, ast.Attribute) and id(node) not in bases:
+                found.named.add(_last_word(node))
+    return found
 
 
-def names_in_the_package(called: bool) -> set[str]:
-    """Names that the package calls, or uses in any way but as a base class."""
-    names: set[str] = set()
-    for tree in package().values():
-        bases = {id(b) for n in ast.walk(tree) if isinstance(n, ast.ClassDef) for b in n.bases}
-        for node in ast.walk(tree):
-            used = node.func if called and isinstance(node, ast.Call) else node
-            if (called and used is node) or id(used) in bases:
-                continue
-            if isinstance(used, ast.Name):
-                names.add(used.id)
-            elif isinstance(used, ast.Attribute):
-                names.add(used.attr)
-    return names
+def _last_word(node: ast.expr) -> str:
+    match node:
+        case ast.Name(name) | ast.Attribute(_, name):
+            return name
+    return ""
 
 
 def test_every_code_is_raised_by_a_test():
     list(modules())
     files = [f for f in TESTS.rglob("test_*.py") if f.name not in NOT_EVIDENCE]
-    shown = {cls for file in files for cls in expected(file)}
-    made = names_in_the_package(called=True)
+    by_code = {c.code: c for c in all_classes()}
+    shown = {cls for file in files for cls in expected(file, by_code)}
+    made = uses().called
     families = {c for c in all_classes() if c.__subclasses__() and c.__name__ not in made}
     missing = [f"{code} {c.__name__}" for code, c in codes_of_the_page().items()
                if c not in shown | families]  # fmt: skip
@@ -117,7 +134,7 @@ def test_every_code_is_raised_by_a_test():
 
 def test_no_class_is_left_over():
     """A class that nothing raises documents a mistake that cannot be made."""
-    made = names_in_the_package(called=False)
+    made = uses().named
     classes = [c for c in codes_of_the_page().values() if not c.__subclasses__()]
     assert [c.__name__ for c in classes if c.__name__ not in made] == []
 
@@ -125,11 +142,4 @@ def test_no_class_is_left_over():
 def test_every_mistake_in_a_logic_says_what_to_write_in_its_place():
     list(modules())
     kinds = {c.__name__ for c in all_classes(LogicError)}
-    without = [
-        f"{file}:{node.lineno} {node.func.id}"
-        for file, tree in package().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds
-        if "hint" not in [keyword.arg for keyword in node.keywords]
-    ]
-    assert without == []
+    assert [f"{place} {name}" for name, place in uses().without_hint if name in kinds] == []

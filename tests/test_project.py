@@ -261,7 +261,9 @@ MAY_NAME_A_TARGET = {
 
 def targets_named_by(source: str) -> set[str]:
     """Targets whose modules are imported, or that a backend is compared with."""
-    found = set()
+    found: set[str] = set()
+    if not re.search(rf"['\"]({TARGETS})['\"]|targets\b", source):
+        return found  # most files, and a walk takes long
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare):
             sides = [ast.unparse(side) for side in (node.left, *node.comparators)]

@@ -107,7 +107,7 @@ scalars = st.one_of(st.integers(-(2**40), 2**40), st.booleans(), st.text(max_siz
 printable = scalars.filter(lambda v: not isinstance(v, str) or v.isprintable())
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(st.recursive(printable, lambda inner: st.lists(inner, max_size=4)))
 def test_flow_style_reads_back(value):
     assert parse(f"a: {_flow(value)}\n", "x.yaml", MappingError).items["a"].plain() == value

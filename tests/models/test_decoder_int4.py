@@ -71,6 +71,7 @@ def size_of_terms(model: Quantised) -> float:
     return float(numbers.square().mean().sqrt() / (numbers - ZERO).square().mean().sqrt())
 
 
+@pytest.mark.slow
 def test_rows_of_8_bits_are_rounded_as_documented(model: Quantised) -> None:
     exact = RoundedRows(TINY, *model.wide(torch.float64))
     other = RoundedRows(TINY, *model.wide(torch.float32))

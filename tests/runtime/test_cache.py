@@ -105,7 +105,7 @@ def test_an_entry_that_cannot_be_loaded_is_built(cache):
 
 def test_every_truncation_and_flipped_bit_is_a_miss_and_rebuilt(cache):
     random.seed(0)
-    for number in range(100):
+    for number in range(30):
         kept(cache)
         files = sorted((cache.root / "entries" / KEY).iterdir())
         file = files[number % len(files)]

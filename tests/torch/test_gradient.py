@@ -111,7 +111,7 @@ def test_the_slope_at_a_corner_is_torchs():
 def test_sums_of_attention_in_float64():
     """Finite differences of sums in float32 would be noise."""
     attention = made("attention_float64", "attention", static={"causal": True})
-    assert torch.autograd.gradcheck(attention, (of(1, 2, 7, 6), of(1, 1, 9, 6), of(1, 1, 9, 6)))
+    assert torch.autograd.gradcheck(attention, (of(1, 2, 5, 2), of(1, 1, 7, 2), of(1, 1, 7, 2)))
 
 
 @pytest.mark.slow
