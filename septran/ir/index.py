@@ -13,7 +13,7 @@ are known when the kernel runs. Everything is immutable and exact.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Union
@@ -54,7 +54,8 @@ class Index:
             return value
         if isinstance(value, Var):
             return Index(((value, 1),))
-        return Index((), int(value))
+        number = int(value)
+        return _SMALL[number] if 0 <= number < len(_SMALL) else Index((), number)
 
     @property
     def is_constant(self) -> bool:
@@ -70,7 +71,7 @@ class Index:
     def __add__(self, other: IndexLike) -> Index:
         right = Index.of(other)
         if not right.terms:
-            return Index(self.terms, self.constant + right.constant)
+            return Index(self.terms, self.constant + right.constant) if right.constant else self
         if not self.terms:
             return Index(right.terms, self.constant + right.constant)
         return _normal([*self.terms, *right.terms], self.constant + right.constant)
@@ -199,10 +200,7 @@ class Index:
         """The index with variables, elements or sizes replaced by indices, in normal form."""
         if not self.terms:
             return self
-        total = Index((), self.constant)
-        for atom, coefficient in self.terms:
-            total = total + _substitute(atom, values) * coefficient
-        return total
+        return _sum(self, lambda atom: _substitute(atom, values))
 
     def evaluate(self, values: Mapping[Var, int]) -> int:
         """Return the value for given variables; raises KeyError for one that has no value."""
@@ -229,13 +227,12 @@ class Index:
 def _kept_simple(index: Index, spans: tuple[Range | None, ...]) -> Index:
     """`Index.simplify` by the ranges of the index's own variables in their order."""
     ranges = spans_of(index, spans)
-    total = Index((), index.constant)
-    for atom, coefficient in index.terms:
-        total = total + _simplify(atom, ranges) * coefficient
-    return _rejoin(total)
+    return _rejoin(_sum(index, lambda atom: _simplify(atom, ranges)))
 
 
 ZERO = Index()
+_SMALL = tuple(Index((), number) for number in range(257))
+"""The numbers that most indices are made of: of those that are there, hashes and texts are, too."""
 
 
 def minimum(*operands: IndexLike) -> Index:
@@ -326,6 +323,17 @@ def _normal(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
     if len(kept) > 1:
         kept.sort(key=lambda term: _rank(term[0]))
     return Index(tuple(kept), constant)
+
+
+def _sum(index: Index, of: Callable[[Atom], Index]) -> Index:
+    """Return `index` with what `of` gives in place of each atom."""
+    terms: list[tuple[Atom, int]] = []
+    constant = index.constant
+    for atom, coefficient in index.terms:
+        part = of(atom)
+        constant += part.constant * coefficient
+        terms += ((a, c * coefficient) for a, c in part.terms)
+    return _normal(terms, constant)
 
 
 def _rank(part: Atom | Index) -> str:
