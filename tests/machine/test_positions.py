@@ -172,13 +172,13 @@ def test_texts_without_a_file_can_be_quoted():
     assert name == name_text("a: 1\nb: [\n", "mapping")
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(st.binary(max_size=300))
 def test_any_bytes_give_a_value_or_a_located_error(data):
     check(data.decode("utf-8", "replace"))
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(st.text(alphabet="[]{}:,-?&*!|>'\"%@`#\n\t \\~<=abn01.ex_\u2028\x85é", max_size=80))
 def test_any_yaml_like_text_gives_a_value_or_a_located_error(text):
     check(text)

@@ -83,14 +83,14 @@ def test_mutated_machines(seed):
     assert_located(load_machine_text, mutate(MACHINES[rng.choice(list(MACHINES))], rng))
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(WORDS), max_size=30))
 def test_words_in_any_order(words):
     assert_located(load_text, " ".join(words))
     assert_located(load_machine_text, " ".join(words))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.binary(max_size=200))
 def test_any_bytes_in_a_file(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("fuzz") / "x.mapping.yaml"
@@ -114,7 +114,7 @@ plain = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(plain)
 def test_any_structure(value):
     import json

@@ -46,7 +46,7 @@ def strided(draw):
     )  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(strided())
 def test_races_are_found_exactly(case):
     (a, b, offset), size, turns = case

@@ -87,7 +87,7 @@ def run(logic, **arrays):
     return task.run_tree(tree, arrays), tree
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(looks())
 def test_views_of_views_show_what_numpys_show(case):
     shape, chain = case
@@ -99,7 +99,7 @@ def test_views_of_views_show_what_numpys_show(case):
     assert np.array_equal(found["Y"], wanted + 1)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(looks())
 def test_writes_through_views_land_where_numpys_do(case):
     shape, chain = case
@@ -199,7 +199,7 @@ def test_a_window_that_fits_nowhere_is_empty():
     st.lists(st.integers(1, 9), min_size=1, max_size=3),
     st.lists(st.integers(1, 5), min_size=3, max_size=3),
 )
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_tiles_cover_each_element_once(shape, block):
     block = tuple(min(b, n) for b, n in zip(block, shape, strict=False))
 

@@ -109,7 +109,7 @@ def arrays(program):
     }
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=CASES)
 def test_asynchronous_equals_synchronous(build, part, case):
     program = program_of(case, type(build), part)
