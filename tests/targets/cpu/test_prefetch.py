@@ -129,6 +129,15 @@ def test_a_large_tile_of_the_result_is_asked_for_row_by_row_between_steps(vector
     assert not rows.search(code("gemm", {"M": 512, "N": 960, "K": 100}))
 
 
+def test_a_packed_panel_that_l1_does_not_hold_is_asked_for_some_steps_ahead(vectors):
+    ahead = re.compile(r"prefetch.*address_of\(B_L\d\[")
+    found = ahead.findall(code("gemm", {"M": 1024, "N": 1008, "K": 512}))
+    assert len(found) == (
+        3 if vectors == 512 else 0
+    )  # AVX2's, 16 columns of 256 steps, stays there
+    assert not ahead.findall(code("gemm", {"M": 1024, "N": 1008, "K": 64}))
+
+
 def test_a_rows_only_loop_asks_for_its_own_columns_before_it_reads_them():
     text = re.sub(r"\bv_\d+ \*", "v *", code("reduce", {"M": 512, "N": 14336}))
     lanes = lanes_of_a_loop(text)

@@ -27,6 +27,7 @@ from septran.targets.cpu.gemm.prefetch import (
     NextRowStrip,
     Prefetch,
     far,
+    panel_ahead,
 )
 from septran.targets.cpu.gemm.results import (
     RegisterTile,
@@ -249,11 +250,16 @@ def sum_up(
                 step(k)
         return
 
+    ahead = panel_ahead(context, operands.b, operands.elements, shape.columns, tile.column)
+
     def group(k: Index) -> None:
         if beside:
             beside.issue(context, k)
         with context.loop("k", parts) as part, context.loop("u", unroll, unrolled=True) as u:
-            step(k * at_once + part * unroll + u)
+            at = k * at_once + part * unroll + u
+            if ahead:
+                ahead.issue(context, at)
+            step(at)
 
     whole, done = context.variable("whole", operands.steps // at_once), each * tile.rows
     if each:

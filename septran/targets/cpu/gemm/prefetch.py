@@ -3,7 +3,8 @@
 A panel of weights that few rows are multiplied by takes as long to bring as to use. So a
 microkernel prefetches a line every few steps: of what the next iteration of the loops around
 packs (`NextPack`), or, of operands read in place, of the next panel of B (`NextColumnPanel`)
-or the next strip of A (`NextRowStrip`). Nothing depends on a prefetch; what it names may not
+or the next strip of A (`NextRowStrip`). What a later step takes of a packed panel that L1 does not
+hold, it asks L2 for (`PanelAhead`). Nothing depends on a prefetch; what it names may not
 exist.
 """
 
@@ -27,6 +28,9 @@ MIN_INTERVAL = 4
 """Steps between two lines below which prefetching takes more time than it saves."""
 MAX_INTERVAL = 64
 """Steps between two lines beyond which packing takes too little time to be worth prefetching."""
+
+STEPS_AHEAD = 16
+"""From one step of a panel to the one that is asked for of L2; 4 to 32 are as good."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,43 @@ class Prefetch:
     def issue(self, context: Context, number: Index) -> None:
         """Prefetch the next line."""
         self.source.issue(context, self.first + number)
+
+
+@dataclass(frozen=True)
+class PanelAhead:
+    """What a later step takes of a packed panel that is read again for each strip of rows."""
+
+    access: Access
+    lines: tuple[Index, ...]
+    """Where those of the first step begin."""
+    pitch: int
+    """Elements from one step to the next."""
+
+    def issue(self, context: Context, step: Index) -> None:
+        """Ask for the lines of a step that is so far ahead as L2 takes to answer."""
+        for line in self.lines:
+            at = context.lower(line + (step + STEPS_AHEAD) * self.pitch)
+            simd.prefetch(context.writer, self.access.storage.flat, at, 3)
+
+
+def panel_ahead(
+    context: Context, b: Access, elements: int, columns: int, first: Index
+) -> PanelAhead | None:
+    """The panel from a column on, a step of so many elements after another.
+
+    None where it stays in L1, or is no packed one.
+    """
+    storage = b.storage
+    packed = storage.owned and storage.layout.kind == "panels" and not storage.layout.run
+    size = itemsize(storage.held)
+    if not packed or b.region.shape[0] * columns * size <= context.nearest_bytes() // 2:
+        return None
+    pitch = context.indices.simplify(b.at((elements, first)) - b.at((0, first)))
+    if not pitch.is_constant or pitch.constant * size % CACHE_LINE:
+        return None
+    starts = range(0, columns, CACHE_LINE // (size * elements))
+    lines = tuple(context.variable("at", b.at((0, first + n))) for n in starts)
+    return PanelAhead(b, lines, pitch.constant)
 
 
 def far(context: Context, access: Access) -> bool:
