@@ -278,8 +278,11 @@ def sum_up(
 def _groups_for_a_row(operands: Operands, shape: Shape, tile: RegisterTile, size: int) -> int:
     """Return between how many groups of steps a row of C's tile is asked for.
 
-    0 where all of the tile is asked for at once, as it is no more than a core waits for together.
+    0 where all of the tile is asked for at once, as it is no more than a core waits for together,
+    or is in a cache of the core's own.
     """
+    if operands.c.storage.owned:
+        return 0
     if operands.walk.extents or not operands.steps.is_constant or tile.columns is not None:
         return 0
     if column_major(operands.c) or tile_lines(operands.c, shape, tile) <= LINES_IN_FLIGHT:
