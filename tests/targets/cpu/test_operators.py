@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import septran
+from septran.targets.cpu.run.threads import usable_cores
 
 EDGES = (1, 2, 7, 15, 16, 17, 31, 33, 48, 49, 65, 97, 129)
 
@@ -44,6 +45,16 @@ def test_of_many_columns_wide_pieces_of_some_rows_are_packed(operator, shapes):
     assert min(columns for _, columns in packed) >= 192
     result = kernel.check(guard=True)
     assert result.right, str(result)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_of_very_many_columns_wide_pieces_of_bytes_are_packed(vectors, dtype):
+    shapes = {"M": 20, "N": 1536 * usable_cores() + 10, "K": 1100}
+    kernel = septran.compile("gemm", "cpu-x86", shapes=shapes, dtypes=dtype)
+    packed = [b.shape for b in kernel.stages.tile_program.buffers if b.layout.kind == "panels"]
+    assert len(packed) == 1
+    assert (packed[0] == (1024, 384)) == (vectors == 512)
+    assert kernel.check(guard=True).right
 
 
 @pytest.mark.one_in(6)
