@@ -103,6 +103,8 @@ class KernelLaunch:
     """In the order of the kernel's C++ signature."""
     told: str = field(default="", kw_only=True)
     """The number of blocks as arithmetic over the extents that a call tells; `grid` is the most."""
+    dependent: bool = field(default=False, kw_only=True)
+    """Whether it may start before the launch before it has ended: the kernel waits for that."""
 
     def at(self, sizes: Mapping[str, int]) -> KernelLaunch:
         """The launch of a call with these extents."""

@@ -107,11 +107,26 @@ def dequant_by_sums(C, A, W, scale, zero, *, bits: int, group: int):
 
 
 @task.define(leaf=True)
-def unpack4_apart(L, H, W, scale, zero):
-    """L and H = (W - zero) * scale, of the low and of the high halves of bytes."""
+def shift4_apart(L, H, X, W, scale, zero):
+    """L and H = W - zero, of the low and of the high halves of bytes; X = scale."""
     wide = task.compute_dtype(L.dtype)
-    L[:, :] = ((W & 15).astype(wide) - zero) * scale
-    H[:, :] = ((W >> 4).astype(wide) - zero) * scale
+    X[:] = scale[0, :]
+    L[:, :] = (W & 15).astype(wide) - zero
+    H[:, :] = (W >> 4).astype(wide) - zero
+
+
+@task.define(leaf=True)
+def shift8(T, X, W, scale, zero):
+    """T = W - zero; X = scale."""
+    signed, wide = (W ^ 128).astype(task.int32) - 128, task.compute_dtype(T.dtype)
+    X[:] = scale[0, :]
+    T[:, :] = signed.astype(wide) - zero
+
+
+@task.define(leaf=True)
+def add_scaled(C, P, scale):
+    """C += P * scale, the sums of one group of K."""
+    C[:, :] = C + P * scale[:, None]
 
 
 @task.define(variant_of="dequant_block")
@@ -119,7 +134,8 @@ def dequant_turned(C, A, W, scale, zero, *, bits: int, group: int):
     """The same, but the weights are the left operand, and the product is C's transpose.
 
     Left operands can be read where they are computed, in the registers of threads. Few rows of A
-    are few columns here, which tensor cores take in smaller steps than rows.
+    are few columns here, which tensor cores take in smaller steps than rows. Not the weights are
+    scaled, but the sums of a group, which are fewer: weights are rounded once, as they are there.
     """
     pieces = 8 // bits
     depth, columns = group // pieces, C.shape[1]
@@ -129,10 +145,13 @@ def dequant_turned(C, A, W, scale, zero, *, bits: int, group: int):
     Sp, Zp = (task.partition(x, shape=(1, columns)) for x in (scale, zero))
     for k in task.sequential_range(Wp.shape[0]):
         T = [task.empty((columns, depth), A.dtype, name=name) for name in "LH"[:pieces]]
-        unpack = unpack4_apart if bits == 4 else unpack8
-        task.launch(unpack, *(x.T for x in T), Wp[k, 0], Sp[k, 0], Zp[k, 0])
+        X = task.empty((columns,), acc.dtype, name="X")
+        P = task.zeros(acc.shape, acc.dtype, name="P")
+        shift = shift4_apart if bits == 4 else shift8
+        task.launch(shift, *(x.T for x in T), X, Wp[k, 0], Sp[k, 0], Zp[k, 0])
         for piece, weights in enumerate(T):
-            task.launch(gemm_tile, acc, weights, Ap[0, k * pieces + piece].T)
+            task.launch(gemm_tile, P, weights, Ap[0, k * pieces + piece].T)
+        task.launch(add_scaled, acc, P, X)
     task.copy(C, acc.T)
 
 

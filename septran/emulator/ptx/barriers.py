@@ -110,6 +110,12 @@ def _proxy(i: PtxInstruction) -> str:
     return "emu::fence_proxy_async();" if not i.has("global") else ";"
 
 
+@INSTRUCTIONS(r"griddepcontrol\.(wait|launch_dependents)")
+def _dependence(_: PtxInstruction) -> str:
+    # Kernels run one after another here: docs/emulator.md, limits.
+    return ";"
+
+
 @INSTRUCTIONS(r"fence\.mbarrier_init\.release\.cluster")
 def _init_fence(_: PtxInstruction) -> str:
     return "emu::fence_barrier_init();"

@@ -83,6 +83,11 @@ class Scratch:
     """Whether some thread may still read what was put there last."""
 
 
+def generation(program: TileProgram) -> int:
+    """The number in ``sm_90a``; 0 where there is none."""
+    return int("".join(c for c in program.machine.arch if c.isdigit()) or 0)
+
+
 @dataclass
 class Context(WritingScope):
     """The state of one kernel's lowering."""
@@ -124,6 +129,11 @@ class Context(WritingScope):
     thread: Index = field(default_factory=Index)
     """The number of the thread in `threads`."""
     _parts: dict[tuple[Fragment, int], Index] = field(default_factory=dict)
+
+    @property
+    def generation(self) -> int:
+        """The architecture's number, such as 90."""
+        return generation(self.program)
 
     @property
     def arithmetic(self) -> CudaArithmetic:

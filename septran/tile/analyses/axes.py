@@ -104,14 +104,16 @@ class Axes:
         return own
 
     def _broadcast(self, inner: tuple[Key, ...], outer: tuple[Key, ...]) -> None:
-        """Join axes from the last one on, as broadcasting does; an axis of one element is fixed."""
+        """Join axes from the last one on, as broadcasting does.
+
+        An axis of one element beside a longer one is fixed; beside another one of one element it
+        grows with that, as it would were there more.
+        """
         for mine, its in zip(reversed(inner), reversed(outer), strict=False):
-            if self.extents[mine] > 1:
+            if self.extents[mine] == self.extents[its]:
                 self._join(mine, its)
-                continue
-            # An axis of one element goes with any extent, so it says nothing of the other one.
-            for key in (mine, its) if self.extents[its] == 1 else (mine,):
-                self._fix(key, "it has one element")
+            else:
+                self._fix(mine, "it has one element")
 
 
 def operand_axes(node: Compute) -> tuple[tuple[Key, ...], ...]:

@@ -1,7 +1,8 @@
 """Results from registers to GLOBAL through SHARED: stmatrix into a swizzled panel, then TMA.
 
-Each warpgroup has panels of its own, of 64 rows and 128 bytes, and goes round them: while one
-is stored by TMA the next one is filled. Edges are clipped by the tensor map.
+8-bit elements, of which stmatrix knows nothing, are put into the panel by pairs. Each warpgroup
+has panels of its own, of 64 rows and 128 bytes, and goes round them: while one is stored by TMA
+the next one is filled. Edges are clipped by the tensor map.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from septran.emulator.launch import TensorMap
 from septran.ir.index import Index, minimum
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.copy.copies import emit_statements
-from septran.targets.cuda.copy.stores import matrices, put, whole_matrices
+from septran.targets.cuda.copy.stores import matrices, put, put_pairs, whole_matrices
 from septran.targets.cuda.copy.tma import STORE, told
 from septran.targets.cuda.fragment.fragments import GROUP, WARP, Fragment
 from septran.targets.cuda.shared import SharedTile, pointer
@@ -97,6 +98,8 @@ ROWS, SPAN = 64, 128
 """Rows and bytes of a panel."""
 PANELS = 2
 """Panels that a warpgroup uses in turn: one is stored while the next one is filled."""
+SIZES = (1, 2)
+"""Bytes of elements: of greater ones a warp's own stores fill whole sectors of 32 bytes."""
 SPARE = 4096
 """Bytes that are left for what threads exchange."""
 
@@ -119,7 +122,7 @@ def plan(context: Context, node: Copy) -> Box | str:
     if engine is None:
         return f"{program.machine.name} has none"
     source = context.storages[node.source.buffer]
-    if not whole_matrices(source, node.source):
+    if not whole_matrices(source, node.source, SIZES):
         return f"{source.name} does not lie as stmatrix takes it"
     fragment = source.fragment
     assert fragment is not None
@@ -269,7 +272,7 @@ class _Epilogue:
             context, panel, 1, Index.of(-row), 1, Index() - column * itemsize(source.dtype),
             Index(), at,
         )  # fmt: skip
-        put(context, source, tile, mine, GROUP)
+        (put_pairs if itemsize(source.dtype) == 1 else put)(context, source, tile, mine, GROUP)
         # Each thread's fence orders its own writes; behind the barrier TMA sees those of all.
         proxy_fence(context)
         self.meet(group)

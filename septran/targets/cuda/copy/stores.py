@@ -39,10 +39,10 @@ def suits(source: Storage, region: Region) -> bool:
     return whole_matrices(source, region) and not region.ragged
 
 
-def whole_matrices(source: Storage, region: Region) -> bool:
-    """The same, where what does not exist may be copied, too."""
+def whole_matrices(source: Storage, region: Region, sizes: tuple[int, ...] = (2,)) -> bool:
+    """The same, where what does not exist may be copied, too; for elements of so many bytes."""
     fragment = source.fragment
-    if fragment is None or fragment.rank != 2 or itemsize(source.dtype) != 2:
+    if fragment is None or fragment.rank != 2 or itemsize(source.dtype) not in sizes:
         return False
     if not region.is_plain or region.shape != source.shape or fragment.extents != source.shape:
         return False
@@ -54,7 +54,7 @@ def whole_matrices(source: Storage, region: Region) -> bool:
 
 
 def matrices(fragment: Fragment) -> Iterator[tuple[int, int, int]]:
-    """Each matrix of a thread: its first row and column among the thread's, and its word."""
+    """Each matrix of a thread: its first row and column among the thread's, and its pair."""
     inner = (LANES[0], *LANES[1])
     parts = [
         [(d, w) for d, w in fragment.weighted(n) if d.place == "register" and d not in inner]
@@ -97,6 +97,31 @@ def put(
         here = base[0] + row + number % 2 * 8 + context.thread % 8
         address = target.address(here, (base[1] + column + number // 2 * 8) * 2)
         store_rows(context, [held[n] for n in numbers], address)
+
+
+def put_pairs(
+    context: Context,
+    source: Storage,
+    target: SharedTile,
+    found: list[tuple[int, int, int]],
+    unit: int,
+) -> None:
+    """Store matrices of 8-bit elements: each thread its pairs, as no instruction takes them.
+
+    A warp stores 8 bytes of each of 8 rows, which a swizzle of 128 bytes puts into banks of
+    their own.
+    """
+    fragment = source.fragment
+    assert fragment is not None
+    held = words(context, source.flat, "uint16")
+    shared = context.shared_view("uint16")
+    base = [warp_part(context, fragment, n, unit) for n in range(2)]
+    # PTX ISA, stmatrix: lane l holds of row l / 4 the columns 2 (l % 4) and the next one.
+    here = (base[0] + context.thread % 32 // 4, base[1] + context.thread % 4 * 2)
+    for row, column, pair in found:
+        byte = target.offset(here[0] + row, here[1] + column)
+        value = context.writer.load(held, pair)
+        context.writer.store(shared, byte // context.writer.index(2), value)
 
 
 def _square(row: int, column: int) -> list[tuple[int, int]]:

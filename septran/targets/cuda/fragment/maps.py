@@ -14,6 +14,7 @@ from septran.targets.cuda.addresses import Access
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.fragment.conversions import stage
 from septran.targets.cuda.fragment.fragments import Digit, Fragment
+from septran.targets.cuda.fragment.pairs import Elements, Pairs, pair_digit, side_by_side
 from septran.targets.cuda.fragment.registers import (
     RegisterLoop,
     exists,
@@ -183,25 +184,102 @@ def emit_statement(
     sources = Sources(context, walk, staged)
     lane = lane_digit(fragment)
     sources.lane = lane
-    outer = [d for d in register_digits(fragment) if d != lane]
     in_memory = target.memory != "REGISTER"
+    pairs = _pairs(context, statement, walk, target, lane)
+    together = lane if pairs is None else pairs.digit
+    outer = [d for d in register_digits(fragment) if d != together]
     # Threads that hold copies each update their own register; memory is written by one.
     with context.writer.when(primary(context, fragment) if in_memory else None), walk.over(outer):
         # All loads of a vector before its lanes are computed: one access each.
-        sources.fetch(statement)
+        if lane == together:
+            sources.fetch(statement)
         # Results are collected first, so that they can be stored as vectors.
         out = context.writer.allocate("y", lane.extent if lane else 1, target.dtype) \
             if in_memory else None  # fmt: skip
-        with walk.over([lane] if lane else []):
-            value = evaluate(context, statement, sources, walk)
-            value = context.arithmetic.convert(value, target.dtype)
-            if out is not None:
-                step = walk.steps[lane] if lane else Index()
-                context.writer.store(out, context.lower(step), value)
-            else:
-                _keep(context, statement, target, walk, value)
+        if pairs is not None:
+            place = _place(walk, statement, target, lane)
+            elements = _elements(context, statement, sources, walk)
+            pairs.emit(elements, target.flat if out is None else out, place)
+        else:
+            _emit_lanes(context, statement, sources, walk, out)
         if out is not None:
             _put(context, statement, target, walk, lane, out)
+
+
+def _emit_lanes(
+    context: Context, statement: Statement, sources: Sources, walk: RegisterLoop, out: Any
+) -> None:
+    """The elements of the innermost loop one by one, into `out` if there is one, or registers."""
+    lane, target = sources.lane, context.storages[statement.target.tensor]
+    with walk.over([lane] if lane else []):
+        value = _stored(context, statement, sources, walk)
+        if out is None:
+            _keep(context, statement, target, walk, value)
+            return
+        step = walk.steps[lane] if lane else Index()
+        context.writer.store(out, context.lower(step), value)
+
+
+def _pairs(
+    context: Context,
+    statement: Statement,
+    walk: RegisterLoop,
+    target: Storage,
+    lane: Digit | None,
+) -> Pairs | None:
+    """How elements are computed two at a time; None where they are not."""
+    in_memory = target.memory != "REGISTER"
+    if _is_copy(context, statement) or statement.adds or (in_memory and lane is None):
+        return None
+    pairs = Pairs.of(context, statement, pair_digit(walk.fragment, lane))
+    # Where elements beyond the edge must stay as they are, each has a condition of its own.
+    uniform = in_memory or target.name in context.state.uniform
+    if pairs is None or not (uniform or not _ragged(statement, target, walk.fragment)):
+        return None
+    place = _place(walk, statement, target, lane)
+    return pairs if side_by_side(walk, pairs.digit, place) else None
+
+
+def _place(
+    walk: RegisterLoop, statement: Statement, target: Storage, lane: Digit | None
+) -> Callable[[], Index]:
+    """Where the element of the current iteration is stored: its register, or its lane."""
+    if target.memory != "REGISTER":
+        assert lane is not None
+        return lambda: walk.steps[lane]
+    places = tuple(range(len(statement.shape)))
+    return lambda: walk.register(target, statement.target, places)
+
+
+def _elements(
+    context: Context, statement: Statement, sources: Sources, walk: RegisterLoop
+) -> Elements:
+    """How the elements of a statement are computed."""
+    dtype = context.storages[statement.target.tensor].dtype
+
+    def fetch() -> None:
+        if sources.lane is None:  # or all lanes have been fetched
+            sources.fetch(statement)
+
+    def value() -> Expr:
+        return context.arithmetic.single(evaluate(context, statement, sources, walk), dtype)
+
+    return Elements(walk, fetch, sources.read, value)
+
+
+def _is_copy(context: Context, statement: Statement) -> bool:
+    """Whether each element is another one as it is, in the same type."""
+    storages, value = context.storages, statement.value
+    target = storages[statement.target.tensor].dtype
+    return isinstance(value, ex.Load) and storages[value.view.tensor].dtype == target
+
+
+def _stored(context: Context, statement: Statement, sources: Sources, walk: RegisterLoop) -> Expr:
+    """What a statement stores at the element where the loops are: the value, in its type."""
+    if isinstance(statement.value, ex.Load) and _is_copy(context, statement):
+        return sources.read(statement.value, axes_of(statement.value, statement.shape))
+    value = evaluate(context, statement, sources, walk)
+    return context.arithmetic.convert(value, context.storages[statement.target.tensor].dtype)
 
 
 def evaluate(context: Context, statement: Statement, sources: Sources, walk: RegisterLoop) -> Expr:

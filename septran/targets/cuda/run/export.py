@@ -210,7 +210,8 @@ def _program(table: LauncherProgram) -> str:
     launches = "".join(
         f"        {{.kernel = {_text(x.kernel)}, .grid = {x.grid}, .block = {x.block}, "
         f".cluster = {x.cluster}, .shared_bytes = {x.shared_bytes},\n"
-        f"         .argument_count = {x.argument_count}, .reserved = 0, .arguments = {{\n"
+        f"         .argument_count = {x.argument_count}, .dependent = {x.dependent},\n"
+        f"         .arguments = {{\n"
         f"{''.join(_argument(a) for a in x.arguments[: x.argument_count])}         }}}},\n"
         for x in table.launches[: table.launch_count]
     )

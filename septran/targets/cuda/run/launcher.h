@@ -47,7 +47,8 @@ typedef struct {
 typedef struct {
   char kernel[MAX_NAME];
   uint32_t grid, block, cluster, shared_bytes;
-  int32_t argument_count, reserved;
+  int32_t argument_count;
+  int32_t dependent; /* whether it may start before the launch before it has ended */
   Argument arguments[MAX_ARGUMENTS];
 } Launch;
 
@@ -288,9 +289,11 @@ static int start(Kernel* kernel, int index, int device, void* stream, char** add
   EncodedMap maps[MAX_ARGUMENTS];
   uint64_t words[MAX_ARGUMENTS];
   void* arguments[MAX_ARGUMENTS];
-  LaunchAttribute cluster = {4, {0}, {launch->cluster, 1, 1}};
+  /* CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
+  LaunchAttribute attributes[2] = {{4, {0}, {launch->cluster, 1, 1}}, {6, {0}, {1}}};
+  int first = launch->cluster > 1 ? 0 : 1;
   LaunchConfig config = {{launch->grid, 1, 1}, {launch->block, 1, 1}, launch->shared_bytes,
-                         stream, &cluster, launch->cluster > 1};
+                         stream, attributes + first, (uint32_t)(!first + !!launch->dependent)};
   for (int i = 0; i < launch->argument_count; i++) {
     const Argument* a = &launch->arguments[i];
     arguments[i] = &words[i];

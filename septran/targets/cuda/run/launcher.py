@@ -123,7 +123,7 @@ class CLaunch(ctypes.Structure):
         ("kernel", ctypes.c_char * MAX_NAME), ("grid", ctypes.c_uint32),
         ("block", ctypes.c_uint32), ("cluster", ctypes.c_uint32),
         ("shared_bytes", ctypes.c_uint32), ("argument_count", ctypes.c_int32),
-        ("reserved", ctypes.c_int32), ("arguments", CArgument * MAX_ARGUMENTS),
+        ("dependent", ctypes.c_int32), ("arguments", CArgument * MAX_ARGUMENTS),
     )  # fmt: skip
 
 
@@ -202,7 +202,7 @@ def _launch(launch: KernelLaunch, buffers: Sequence[str], scalars: Sequence[str]
     _limit(launch.kernel, "letters", len(launch.kernel), MAX_NAME - 1)
     result = CLaunch(
         launch.kernel.encode(), launch.grid, launch.block, launch.cluster, launch.shared_bytes,
-        len(launch.arguments),
+        len(launch.arguments), launch.dependent,
     )  # fmt: skip
     for place, argument in enumerate(launch.arguments):
         result.arguments[place] = _argument(argument, buffers, scalars)

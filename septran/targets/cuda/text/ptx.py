@@ -45,8 +45,8 @@ def sums(context: Context, buffer: Any) -> Any:
 
 
 def words(context: Context, buffer: Any, dtype: str = "uint32") -> Any:
-    """A local array seen as 32-bit registers, in the current scope."""
-    size = int(buffer.shape[0]) * itemsize(str(buffer.dtype)) // 4
+    """A local array seen as 32-bit registers, or as words of `dtype`, in the current scope."""
+    size = int(buffer.shape[0]) * itemsize(str(buffer.dtype)) // itemsize(dtype)
     name = context.writer.name(f"{buffer.name}_words")
     view = tirx.decl_buffer((size,), dtype, name, data=buffer.data, scope="local", layout=None)
     context.writer.emit(tirx.DeclBuffer(view, data=buffer.data))
