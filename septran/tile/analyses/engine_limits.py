@@ -74,16 +74,18 @@ def unfilled(
     known: Mapping[Var, Range],
     tops: Mapping[Var, Index],
 ) -> str | None:
-    """Return why an engine cannot write the zeros that a copy needs; None where it can.
+    """Return why an engine would copy elements that a copy leaves out; None where it would not.
 
-    A box has zeros only beyond the end of its tensor: other elements that the tile leaves out are
-    copied along with it.
+    A box is cut off only at the end of its tensor: other elements that the tile leaves out are
+    copied along with it, into a tile that needs zeros there, or over those of the tensor.
     """
-    found = box(program, copy, engine) if engine.completes_by == BOX and copy.zero_fill else ""
+    far = outer(program, copy)[0]
+    matters = copy.zero_fill or far is copy.target
+    found = box(program, copy, engine) if engine.completes_by == BOX and matters else ""
     if not isinstance(found, Box):
         return None
-    far = outer(program, copy)[0]
     tensor = program.buffer(far.buffer)
+    so = "what follows is not zero" if copy.zero_fill else "what follows is to stay"
     for at, start, view in zip(found.axes, found.starts, found.views, strict=True):
         if view is None:
             continue
@@ -92,7 +94,7 @@ def unfilled(
         for some in alternatives(far.valid[view]):
             ends = (least(some - end, known, tops) >= 0 for end in (whole, left))
             if not any(ends):
-                return f"{far} ends before {tensor.name} does, and what follows is not zero"
+                return f"{far} ends before {tensor.name} does, and {so}"
     return None
 
 
