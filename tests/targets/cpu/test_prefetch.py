@@ -122,11 +122,11 @@ def asked_at(text: str, name: str, level: int) -> list[str]:
 def test_a_large_tile_of_the_result_is_asked_for_row_by_row_between_steps(vectors):
     """So that what is multiplied meanwhile does not wait behind 24 lines from memory."""
     rows = re.compile(r"for row in range\(8\):\n((?:.*prefetch.*C_flat.*\n)+)")
-    text = code("gemm", {"M": 512, "N": 960, "K": 500})
+    text = code("gemm", {"M": 1024, "N": 960, "K": 500})
     found = [lines.count("prefetch") for lines in rows.findall(text)]
     assert found == ([3] * len(found) if vectors == 512 else [])
     assert bool(found) == (vectors == 512)
-    assert not rows.search(code("gemm", {"M": 512, "N": 960, "K": 100}))
+    assert not rows.search(code("gemm", {"M": 1024, "N": 960, "K": 100}))
 
 
 def test_a_packed_panel_that_l1_does_not_hold_is_asked_for_some_steps_ahead(vectors):

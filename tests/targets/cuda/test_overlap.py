@@ -58,14 +58,14 @@ def test_two_products_are_under_way_and_warpgroups_take_turns():
     text = attention(128, causal=False).source
     loop = text[text.index("for (int k = 0") :]
     order = re.findall(
-        r"bar_sync|wgmma_ss|wgmma_rs|bar_arrive|wait_group_sync_aligned_\d|exp2f|st_shared", loop
+        r"bar_sync|wgmma_ss|wgmma_rs|bar_arrive|wait_group_sync_aligned_\d|exp2|st_shared", loop
     )
     waited = loop.index("wait_group_sync_aligned_0")
     assert loop.index("P_ptr)[") < waited  # words of P are read by the product in flight
     assert re.search(r"P_ptr\[[^]]*\] = |\(P_ptr \+", loop).start() > waited
     brief = [a for n, a in enumerate(order) if n == 0 or order[n - 1] != a]
     assert brief[:9] == [
-        "bar_sync", "wgmma_ss", "wgmma_rs", "bar_arrive", "wait_group_sync_aligned_1", "exp2f",
+        "bar_sync", "wgmma_ss", "wgmma_rs", "bar_arrive", "wait_group_sync_aligned_1", "exp2",
         "st_shared", "wait_group_sync_aligned_0", "bar_sync",
     ]  # fmt: skip
 
