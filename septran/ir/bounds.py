@@ -84,9 +84,24 @@ def greatest(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
 
 def least(index: Index, ranges: Ranges, extents: Extents = NO_LOOPS) -> int:
     """Return the lower bound of `bounds`."""
-    if extents:
-        return _least(index, ranges, extents)
-    return _kept_least(index, spans_in(index, ranges))
+    if not extents:
+        return _kept_least(index, spans_in(index, ranges))
+    known = extents if isinstance(extents, _Known) else _Known(extents)
+    found = known.found.get(index)
+    if found is None:
+        found = known.found[index] = _least(index, ranges, known)
+    return found
+
+
+class _Known(dict[Var, "Index"]):
+    """Extents, and what was found with them on the way to one bound.
+
+    Minima in maxima in minima come to the same few sums by exponentially many ways.
+    """
+
+    def __init__(self, extents: Extents) -> None:
+        super().__init__(extents)
+        self.found: dict[Index, int] = {}
 
 
 @lru_cache(maxsize=1 << 15)

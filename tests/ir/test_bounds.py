@@ -252,3 +252,11 @@ def test_a_loop_that_turns_once_at_most_says_where_it_does():
     i, j = Var("i"), Var("j")
     extents = {i: Index.of(2), j: Index.of(i)}
     assert least(Index.of(i) - j - 1, {i: (0, 1), j: (0, 0)}, extents) == 0
+
+
+def test_minima_in_maxima_in_loops_are_bounded_once_each():
+    value = I
+    for step in range(16):  # 2^32 ways lead through it, of which few differ
+        value = maximum(0, minimum(J + step, value - 1) + 40 - J)
+    loops = {VI: Index.of(31), VJ: Index.of(10)}
+    assert bounds(value - J, {VI: (0, 30), VJ: (0, 9)}, loops) == (46, 55)

@@ -83,6 +83,18 @@ def test_causal_attention_over_lengths_that_both_vary():
         kernel.check(**attention(m, n)).raise_if_wrong()
 
 
+@pytest.mark.slow
+def test_causal_sections_of_any_number_of_keys():
+    """The slices of keys begin and end by extrema of extrema, which loops and a size bound."""
+    kernel = septran.compile(
+        "attention_varlen", "cpu-x86", dynamic={"S": (1, 64)}, static={"causal": True}
+    )
+    for keys in (7, 40):
+        inputs = {"Q": normal(20, 2, 16), "K": normal(keys, 1, 16), "V": normal(keys, 1, 16)}
+        ends = {"starts": np.array([0, 9, 20]), "key_starts": np.array([0, 4, keys])}
+        kernel.check(**inputs, **ends).raise_if_wrong()
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.one_in(2)
 def test_interpreter_runs_the_program_for_any_length(case):
