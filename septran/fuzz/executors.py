@@ -20,6 +20,7 @@ from septran.machine.loader import NATIVE_IS, load_machine
 from septran.runtime.accuracy import WrongResultError, compare, error_bounds
 from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Specialisation
+from septran.runtime.stages import Stages
 from septran.simulator.timing.random_delays import VARIABLE
 from septran.targets.cpu.run.isa import other_width
 from septran.targets.registry import has_emulator
@@ -130,10 +131,10 @@ def _specialised(kernel: Kernel, case: RandomCase) -> Specialisation:
     return kernel.specialise(shapes, {i.name: i.dtype for i in case.inputs})
 
 
-def _checked(kernel: Kernel, case: RandomCase, guard: bool = False) -> float:
+def checked(kernel: Kernel, arrays: Mapping[str, Any], guard: bool = False) -> float:
     """Run and compare; an error of a program that was accepted is a wrong result, too."""
     with _accepted():
-        check = kernel.check(*case.arrays().values(), guard=guard)
+        check = kernel.check(*arrays.values(), guard=guard)
     if not check.right:
         raise WrongResultError(str(check))
     return max((output.worst for output in check.outputs), default=0.0)
@@ -149,7 +150,7 @@ def _accepted() -> Iterator[None]:
 
 def _cpu(files: CaseFiles, guard: bool) -> float:
     kernel = _kernel(files, "cpu-x86", _cpu_machine(files), guard)
-    return _checked(kernel, files.case, guard)
+    return checked(kernel, files.case.arrays(), guard)
 
 
 def _cpu_machine(files: CaseFiles) -> str:
@@ -157,19 +158,29 @@ def _cpu_machine(files: CaseFiles) -> str:
 
 
 def _other_width(files: CaseFiles, guard: bool) -> float:
-    """Run the CPU's code for vectors of the width that the host's own do not have."""
-    with _environment(NATIVE_IS, other_width()):
+    with on_other_width():
         return _cpu(files, guard)
 
 
+@contextmanager
+def on_other_width() -> Iterator[None]:
+    """Compile for vectors of the width that the host's own do not have."""
+    with _environment(NATIVE_IS, other_width()):
+        yield
+
+
 def _interpreter(files: CaseFiles) -> float:
+    kernel = _compiled(files, files.case.machine, files.machine)
+    return interpreted(
+        _specialised(kernel, files.case).stages, files.case.arrays(), files.case.seed
+    )
+
+
+def interpreted(stages: Stages, arrays: Mapping[str, Any], seed: int) -> float:
     """Interpret the tile program under three schedules of its copies."""
-    case, arrays = files.case, files.case.arrays()
-    kernel = _compiled(files, case.machine, files.machine)
-    stages = _specialised(kernel, case).stages
     program = stages.tile_program  # verified, as by default
     exact, worst = error_bounds(stages.task_tree, arrays), 0.0
-    for order in ("early", "late", case.seed):
+    for order in ("early", "late", seed):
         with _accepted():
             outputs = interpret(program, arrays, order=order)
         for name, found in outputs.items():
@@ -181,23 +192,32 @@ def _interpreter(files: CaseFiles) -> float:
 
 
 def _simulator(files: CaseFiles) -> float:
-    """Run generated C on the simulated machine, with no delays and with random ones."""
     kernel = _kernel(files, files.case.machine, files.machine)
-    worst = _checked(kernel, files.case)
-    for seed in range(DELAY_SEEDS):
-        with _environment(VARIABLE, str(files.case.seed + seed)):
-            worst = max(worst, _checked(kernel, files.case))
+    return simulated(kernel, files.case.arrays(), files.case.seed)
+
+
+def simulated(kernel: Kernel, arrays: Mapping[str, Any], seed: int) -> float:
+    """Run generated C on the simulated machine, with no delays and with random ones."""
+    worst = checked(kernel, arrays)
+    for delays in range(seed, seed + DELAY_SEEDS):
+        with _environment(VARIABLE, str(delays)):
+            worst = max(worst, checked(kernel, arrays))
     return worst
 
 
 def _emulator(files: CaseFiles) -> float:
+    kernel = _kernel(files, files.case.machine, files.machine, emulate=True)
+    return emulated(kernel, files.case.arrays(), files.case.seed)
+
+
+def emulated(kernel: Kernel, arrays: Mapping[str, Any], seed: int) -> float:
     """Run generated CUDA on the emulator: asynchronous work at once, late, and at random."""
     from septran.emulator import MODES, emulation
 
-    kernel, worst = _kernel(files, files.case.machine, files.machine, emulate=True), 0.0
+    worst = 0.0
     for mode in MODES:
-        with emulation(mode, files.case.seed):
-            worst = max(worst, _checked(kernel, files.case))
+        with emulation(mode, seed):
+            worst = max(worst, checked(kernel, arrays))
     return worst
 
 

@@ -6,29 +6,19 @@ case may crash or hang, and the process that asked only sees that no answer come
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from typing import Any
 
 from septran.fuzz.campaign import run_case
 from septran.fuzz.cases import make_case
 from septran.fuzz.executors import ExecutorOptions
-from septran.torch_when_needed import import_torch_when_needed
+from septran.tuning.answering import answer_requests
 
 
 def main() -> None:
     """Answer requests until there are no more."""
-    import_torch_when_needed()
     os.environ.setdefault("SEPTRAN_CACHE", "0")  # no program comes a second time
-    # Answers go by a copy of standard output, as programs may print to it.
-    answers = os.fdopen(os.dup(1), "w")
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)
-    os.dup2(silence, 2)
-    for line in sys.stdin:
-        answers.write(json.dumps(answer(json.loads(line))) + "\n")
-        answers.flush()
+    answer_requests(answer)
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:

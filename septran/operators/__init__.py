@@ -53,15 +53,20 @@ def load(name: str) -> Task:
 
 def cases(name: str) -> tuple[Case, ...]:
     """Return the cases of `name`: the `CASES` of its module, else its `EXAMPLE` alone."""
-    own = module(name)
-    task = find_entry(own)
+    return cases_of(load(name))
+
+
+def cases_of(task: Task) -> tuple[Case, ...]:
+    """Return the cases that the file of an entry task names; none where it names no sizes."""
+    own: Mapping[str, Any] = task.function.__globals__
     flags = {keyword.name for keyword in task.keywords if keyword.static}
+    example = (own["EXAMPLE"],) if "EXAMPLE" in own else ()
     return tuple(
         Case(
-            name,
+            task.name,
             {n: size for n, size in given.items() if n not in flags and n != "dtype"},
             {n: value for n, value in given.items() if n in flags},
             given.get("dtype", "float32"),
         )
-        for given in getattr(own, "CASES", (own.EXAMPLE,))
+        for given in own.get("CASES", example)
     )

@@ -7,8 +7,6 @@ is discarded.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +19,7 @@ from septran.runtime.checks import Guarded
 from septran.runtime.gpu import on_device
 from septran.runtime.kernel import Kernel
 from septran.runtime.profile import Profile
-from septran.torch_when_needed import import_torch_when_needed
+from septran.tuning.answering import answer_requests
 
 SPARE_BYTES = 4 << 30
 """The bytes of memory that a candidate may use besides its tensors."""
@@ -29,22 +27,7 @@ SPARE_BYTES = 4 << 30
 
 def main() -> None:
     """Answer requests until there are no more."""
-    import_torch_when_needed()
-    # Answers go by a copy of standard output, as candidates may print to it.
-    answers = os.fdopen(os.dup(1), "w")
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)
-    os.dup2(silence, 2)
-    _end_with_the_parent()
-    for line in sys.stdin:
-        try:
-            answer = run(json.loads(line))
-        except MemoryError:
-            answer = {"kind": "crashed", "message": "out of memory"}
-        except Exception as error:
-            answer = {"kind": "failed", "message": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+    answer_requests(run)
 
 
 def run(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,15 +74,6 @@ def _bound_memory(kernel: Kernel) -> None:
     now = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (now + 8 * arrays + SPARE_BYTES, most))
-
-
-def _end_with_the_parent() -> None:
-    """On Linux, end the worker with its parent, so that a hanging one does not outlive it."""
-    if sys.platform == "linux":
-        import ctypes
-        import signal
-
-        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
 
 
 if __name__ == "__main__":
