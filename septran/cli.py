@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from septran.commands import (
     cache,
+    check,
     compare,
     doctor,
     emulate,
@@ -32,8 +33,8 @@ from septran.errors import SepTranError
 from septran.torch_when_needed import import_torch_when_needed
 
 COMMANDS = (
-    run, explain, compare, tune, lint, trust, schema, machines, ops, matrix, export, warm, emulate,
-    fuzz, notebooks, cache, doctor,
+    run, explain, check, compare, tune, lint, trust, schema, machines, ops, matrix, export, warm,
+    emulate, fuzz, notebooks, cache, doctor,
 )  # fmt: skip
 """The commands, in the order of the help."""
 FULL_TRACEBACK = "SEPTRAN_FULL_TRACEBACK"

@@ -98,10 +98,8 @@ def request(
     """Read the options and load logic and mapping; raises SepTranError, typer.BadParameter."""
     from septran.request import load_pair
 
-    given = dict(_size(text) for text in shape or ())
-    flags = {name: value_of(text) for name, text in _pairs(static, "--static")}
-    tuned = {name: value_of(text) for name, text in _pairs(tunable, "--tunable")}
-    types = _dtypes(dtype or [])
+    given, types = given_sizes(shape), given_dtypes(dtype)
+    flags, tuned = given_values(static, "--static"), given_values(tunable, "--tunable")
     task, plan = load_pair(logic, mapping, on)
     return CommandOptions(task, plan, _with_example(task, given), types, tuned, flags)
 
@@ -148,7 +146,19 @@ def _size(text: str) -> tuple[str, int | tuple[int, ...]]:
     )
 
 
-def _dtypes(texts: list[str]) -> dict[str, str] | str | None:
+def given_sizes(texts: list[str] | None) -> dict[str, int | tuple[int, ...]]:
+    """Return what `--shape` says of dimensions and tensors; raises typer.BadParameter."""
+    return dict(_size(text) for text in texts or ())
+
+
+def given_values(texts: list[str] | None, option: str) -> dict[str, Value]:
+    """Return what a repeated NAME=VALUE says; raises typer.BadParameter."""
+    return {name: value_of(text) for name, text in _pairs(texts, option)}
+
+
+def given_dtypes(texts: list[str] | None) -> dict[str, str] | str | None:
+    """Return what `--dtype` says: one type for all, or one each; raises typer.BadParameter."""
+    texts = texts or []
     for_all = [text for text in texts if "=" not in text]
     if not texts:
         return None
