@@ -151,3 +151,11 @@ def test_a_sum_of_a_told_length_is_as_fast_as_one_that_is_known(machine):
         assert kernel.profile(a, b).cycles <= 1.05 * own.profile(a, b).cycles
     one = normal(64, 1).astype(np.float16)
     assert kernel.check(one, one.T.copy()).right
+
+
+def test_whole_rows_are_taken_as_many_at_a_time_as_fit():
+    """Tiles for rows of 2048 have fewer rows than those for 1280 would."""
+    own = septran.compile("softmax", "npu-cube")
+    kernel = septran.compile("softmax", "npu-cube", dynamic={"N": (1, 2048)})
+    x = normal(256, 1280)
+    assert kernel.profile(x).cycles <= 1.05 * own.profile(x).cycles
