@@ -20,13 +20,12 @@ from septran.targets.cpu.gemm.computed_panels import (
 from septran.targets.cpu.gemm.computed_sums import emit_computed, emit_computed_sums
 from septran.targets.cpu.gemm.group_dots import (
     emit_bfloat16_dots,
-    emit_byte_dots,
     emit_neon_bfloat16_dots,
     emit_neon_byte_dots,
-    emit_short_vector_byte_dots,
     emit_sve_byte_dots,
     emit_widened_byte_dots,
 )
+from septran.targets.cpu.gemm.joined_dots import emit_byte_dots, emit_short_vector_byte_dots
 from septran.targets.cpu.gemm.microkernel import EXACT_STEPS, emit_exact_sums, emit_multiply_adds
 from septran.targets.cpu.gemm.scalar import emit_scalar
 from septran.targets.cpu.gemm.tile_products import emit_bfloat16_tiles, emit_byte_tiles

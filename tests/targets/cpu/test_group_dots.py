@@ -498,16 +498,23 @@ def lines_asked_for(columns):
     stages = septran.produce_stages(
         "gemm", "cpu-x86", dtypes="int8", shapes={"M": 1, "N": columns, "K": 1024}
     )
-    packing = str(stages.tensor_ir).partition("septran_apart")[2].partition("gemm_tile calls")[0]
-    return packing.count("llvm.prefetch"), stages.tile_program.buffers[-1]
+    until = str(stages.tensor_ir).partition("septran_apart")[2].partition("for panel in")[0]
+    whole = str(stages.tensor_ir).count("llvm.prefetch")
+    return whole, until.count("llvm.prefetch"), stages.tile_program.buffers[-1]
 
 
 def test_one_row_of_bytes_asks_for_the_lines_that_the_next_blocks_pack(monkeypatch):
-    monkeypatch.setenv(NATIVE_IS, "split")
-    asked, packed = lines_asked_for(4096)
-    assert asked == packed.layout.group == 4  # a line of each row of a group
+    monkeypatch.setenv(NATIVE_IS, "avx2")  # bytes are widened there, and packed before
+    _, asked, packed = lines_asked_for(4096)
+    assert asked == packed.layout.group == 2  # a line of each row of a group
     assert packed.shape == (8, 2048)
-    assert lines_asked_for(1024)[0] == 0  # a core's own cache holds all of that B
+    assert lines_asked_for(1024)[1] == 0  # a core's own cache holds all of that B
+
+
+def test_one_row_of_bytes_asks_for_the_rows_that_are_interleaved_next(monkeypatch):
+    monkeypatch.setenv(NATIVE_IS, "split")
+    assert lines_asked_for(4096)[0] == 4  # a line of each row of a group
+    assert lines_asked_for(1024)[0] == 0
 
 
 @pytest.mark.parametrize(("n", "k"), [(4096, 7), (4099, 33), (5000, 1000)])

@@ -76,14 +76,6 @@ def emit_bfloat16_dots(
     _emit(VDPBF16PS, emit_multiply_adds, context, nodes, private)
 
 
-def emit_short_vector_byte_dots(
-    context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]
-) -> None:
-    """As `emit_byte_dots`, with vectors of 256 bits on any processor."""
-    # AVX-VNNI is encoded by VEX, which knows no registers of 512 bits (Intel SDM vol. 2, VPDPBUSD).
-    emit_byte_dots(replace(context, unit=AVX2), nodes, private)
-
-
 def emit_widened_byte_dots(
     context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]
 ) -> None:

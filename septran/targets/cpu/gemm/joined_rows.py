@@ -80,12 +80,24 @@ def interleaved(writer: Writer, rows: Sequence[Expr]) -> list[Expr]:
 
 def _by_blocks(writer: Writer, rows: Sequence[Expr]) -> list[Expr]:
     """Bytes, by two steps of ``vpunpck``, and what puts its blocks in order."""
+    return in_order(writer, groups_by_blocks(writer, rows))
+
+
+def groups_by_blocks(writer: Writer, rows: Sequence[Expr]) -> list[Expr]:
+    """Bytes of four rows as groups, the words of 32 bits that two steps of ``vpunpck`` make.
+
+    Of each block of 16 columns the first vector has the first four, the next one the next four, and
+    so on.
+    """
     bytes_ = [bits(row, "uint8") for row in rows]
     pairs = [_zipped(writer, bytes_[n], bytes_[n + 1]) for n in (0, 2)]
     both = zip(*([bits(v, "uint16") for v in pair] for pair in pairs), strict=True)
-    # Of each block of 16 columns the first four, the next four, and so on.
-    fours = [bits(v, "uint32") for left, right in both for v in _zipped(writer, left, right)]
-    if lanes_of(rows[0]) == 2 * BLOCK:
+    return [bits(v, "uint32") for left, right in both for v in _zipped(writer, left, right)]
+
+
+def in_order(writer: Writer, fours: Sequence[Expr]) -> list[Expr]:
+    """Words of columns that lie as `groups_by_blocks` leaves them, column after column."""
+    if lanes_of(fours[0]) * itemsize(element_of(fours[0])) == 2 * BLOCK:
         return _chosen(writer, fours, [(0, 2), (1, 3)], across=False)
     low = _chosen(writer, fours, [(0, 4, 1, 5), (2, 6, 3, 7)], across=False)
     return _chosen(writer, low, [(0, 1, 4, 5), (2, 3, 6, 7)], across=True)

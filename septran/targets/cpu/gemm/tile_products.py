@@ -19,10 +19,10 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.group_dots import (
     WORD,
     emit_bfloat16_dots,
-    emit_byte_dots,
     group_pitch,
     oriented,
 )
+from septran.targets.cpu.gemm.joined_dots import emit_byte_dots
 from septran.targets.cpu.gemm.k_loop import panels
 from septran.targets.cpu.gemm.microkernel import take_next_pack
 from septran.targets.cpu.gemm.results import (
