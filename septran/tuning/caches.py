@@ -18,6 +18,8 @@ MOST_STEPS = 40_000
 """Links of a way through lines; no level of caches needs more for a steady time."""
 LATENCY_STEP = 1.6
 """A latency that is so many times that of a level is of the next one."""
+SETTLED = 1.2
+"""A latency that grows by less, from one size to half as much again, is that of one level."""
 AGREEMENT = 1.6
 """Where what is found differs from what the system says by less, the system's size counts."""
 LARGEST_OF_ONE_CORE = 8 << 20
@@ -108,29 +110,51 @@ def sizes_between(least: int, most: int) -> Iterator[int]:
 
 
 def ends_of_plateaus(latencies: dict[int, float], count: int) -> list[int | None]:
-    """The last size of each of the first levels, by the seconds that a load takes there."""
+    """The last size of each of the first levels, by the seconds that a load takes there.
+
+    That is half-way, by ratio, to what a load takes in the next one: where pages lie anywhere, some
+    lines of what a level could hold are not in it.
+    """
     found: list[int | None] = []
-    sizes = list(latencies)
+    sizes, waits = list(latencies), list(latencies.values())
     start = 0
     for _ in range(count):
-        base = latencies[sizes[start]] if start < len(sizes) else 0.0
-        beyond = next(
-            (n for n in range(start, len(sizes)) if latencies[sizes[n]] > LATENCY_STEP * base), None
-        )
-        found.append(None if beyond is None else sizes[max(0, beyond - 1)])
-        # One size further all of the way is of the next level.
-        start = len(sizes) if beyond is None else beyond + 1
+        following = _next_plateau(waits, start)
+        if following is None:
+            found.append(None)
+            start = len(sizes)
+            continue
+        middle = math.sqrt(waits[start] * waits[following])
+        found.append(sizes[max(n for n in range(start, following) if waits[n] <= middle)])
+        start = following
     return found
 
 
+def _next_plateau(waits: Sequence[float], start: int) -> int | None:
+    """The number of the first size that is all of the next level: the next one takes no longer."""
+    for n in range(start + 1, len(waits)):
+        settled = n + 1 == len(waits) or waits[n + 1] <= SETTLED * waits[n]
+        if waits[n] > LATENCY_STEP * waits[start] and settled:
+            return n
+    return None
+
+
 def end_of_slope(reads: dict[int, float]) -> int | None:
-    """The last size that is read faster than half-way, by ratio, from the first to the last."""
-    first, last = next(iter(reads.values())), list(reads.values())[-1]
-    if first < last * BANDWIDTH_STEP:
+    """The last size that is read faster than half-way, by ratio, from the first to the last.
+
+    Where some are slower before it and some faster behind it, as other programs may have taken
+    their part meanwhile, as few and as little as can be.
+    """
+    sizes, rates = list(reads), [math.log(rate) for rate in reads.values()]
+    if rates[0] - rates[-1] < math.log(BANDWIDTH_STEP):
         return None
-    middle = math.sqrt(first * last)
-    below = next((n for n, rate in enumerate(reads.values()) if rate < middle), len(reads))
-    return list(reads)[max(0, below - 1)]
+    middle = (rates[0] + rates[-1]) / 2
+
+    def wrong(count: int) -> float:
+        slow = sum(max(0.0, middle - rate) for rate in rates[:count])
+        return slow + sum(max(0.0, rate - middle) for rate in rates[count:])
+
+    return sizes[min(range(1, len(sizes)), key=wrong) - 1]
 
 
 def reported_sizes(folder: Path = SYSTEM) -> dict[int, int]:
@@ -151,12 +175,17 @@ def reported_sizes(folder: Path = SYSTEM) -> dict[int, int]:
 
 
 def _latencies(loops: HostLoops, sizes: Sequence[int]) -> dict[int, float]:
-    """Seconds of a load that waits for the one before it, by the bytes of the way."""
+    """Seconds of a load that waits for the one before it, by the bytes of the way.
+
+    The least of some rounds over all sizes: what is compared is not from a quick minute of the host
+    here and from a slow one there.
+    """
     links = loops.links(sizes[-1])
-    return {size: _latency(loops, links, size).value for size in sizes}
+    rounds = [{s: _latency(loops, links, s, 1).value for s in sizes} for _ in range(ROUNDS)]
+    return {size: min(found[size] for found in rounds) for size in sizes}
 
 
-def _latency(loops: HostLoops, links: LinkLoops, size: int) -> Figure:
+def _latency(loops: HostLoops, links: LinkLoops, size: int, rounds: int = ROUNDS) -> Figure:
     count = links.lay(size)
     # Once before it is timed, so that lines are where they will be found again.
     links.follow(min(MOST_STEPS * 4, count))
@@ -166,16 +195,19 @@ def _latency(loops: HostLoops, links: LinkLoops, size: int) -> Figure:
         return times * 64.0
 
     probe = Probe(follow)
-    sample([probe], ROUNDS, loops.use_threads)
+    sample([probe], rounds, loops.use_threads)
     return probe.seconds
 
 
 def _reads(loops: HostLoops, sizes: Sequence[int]) -> dict[int, float]:
-    """Bytes a second that one core reads, by the bytes that it reads over and over."""
+    """Bytes a second that one core reads, by the bytes that it reads over and over.
+
+    The most of some rounds, as other programs only ever take something away.
+    """
     buffers = loops.buffers(sizes[-1], 1)
     probes = {size: Probe(functools.partial(buffers.run, "read", size)) for size in sizes}
     sample(list(probes.values()), ROUNDS, loops.use_threads)
-    return {size: probe.rate.value for size, probe in probes.items()}
+    return {size: max(probe.samples) for size, probe in probes.items()}
 
 
 @dataclass(frozen=True)
@@ -192,10 +224,11 @@ class Span:
     """Where the cache ends; None of main memory."""
 
 
-def spans(machine: Machine, sizes: Sequence[Size], most: int) -> Iterator[Span]:
+def spans(machine: Machine, sizes: Sequence[Size], most: int, cores: int) -> Iterator[Span]:
     """Bytes that are surely of each level: half of a cache, and all there may be of main memory.
 
-    Of the innermost cache it is a quarter, as a loop needs some of it for itself.
+    Of the innermost cache it is a quarter, as a loop needs some of it for itself. Of one that cores
+    share, with programs that nobody here knows of, it is as far from its end as from the beginning.
     """
     before = 0
     for size in sizes:
@@ -205,7 +238,11 @@ def spans(machine: Machine, sizes: Sequence[Size], most: int) -> Iterator[Span]:
         # Half-way, by ratio, from the end of the cache before to that of this one.
         chase_bytes = int(math.sqrt(before * held)) if before else held // 4
         shared = machine.depth(machine.memory(size.name).visible_to) == 0
-        yield Span(size.name, held // 2 if before else held // 4, chase_bytes, shared, size)
+        part = held // 2 if before else held // 4
+        if shared:
+            # Twice as much for each core as its own caches hold.
+            part = min(part, max(chase_bytes, 2 * before * cores))
+        yield Span(size.name, part, chase_bytes, shared, size)
         before = held
     yield Span(machine.main_memory.name, most, most, shared=True)
 

@@ -103,6 +103,18 @@ def test_a_size_that_is_partly_of_the_next_level_does_not_hide_it():
     assert caches.ends_of_plateaus(waits, 2) == [32 * KIB, 512 * KIB]
 
 
+def test_lines_that_miss_here_and_there_do_not_end_a_level():
+    """As measured on a Cascade Lake of 32 KiB and 1 MiB, whose tables of pages reach 256 KiB."""
+    waits = dict(
+        zip(
+            (KIB * n for n in (24, 32, 48, 64, 256, 384, 512, 768, 1024, 1536, 2048, 3072)),
+            (1.67, 1.67, 4.59, 4.6, 4.61, 5.59, 6.05, 9.3, 13.95, 21.84, 24.18, 24.62),
+            strict=True,
+        )
+    )
+    assert caches.ends_of_plateaus(waits, 2) == [32 * KIB, 768 * KIB]
+
+
 def test_a_level_that_does_not_show_is_not_made_up():
     waits = dict.fromkeys(caches.sizes_between(4 * KIB, 64 * KIB), 1.0)
     assert caches.ends_of_plateaus(waits, 2) == [None, None]
@@ -111,6 +123,10 @@ def test_a_level_that_does_not_show_is_not_made_up():
 
 def test_a_shared_cache_ends_half_way_down():
     assert caches.end_of_slope({1: 90.0, 2: 90.0, 4: 60.0, 8: 31.0, 16: 30.0}) == 4
+
+
+def test_a_slow_moment_does_not_end_a_shared_cache():
+    assert caches.end_of_slope({1: 90.0, 2: 50.0, 4: 88.0, 8: 85.0, 16: 31.0, 32: 30.0}) == 8
 
 
 @pytest.mark.parametrize(
