@@ -11,9 +11,11 @@ from septran.format_units import size_text, time_text
 from septran.tile.nodes import Copy
 from septran.tuning.model import Limit, Prediction
 from septran.views.text.movements import Movement, amount_of
+from septran.views.text.proposals import place_lines, proposal_lines
 from septran.views.text.remarks import ordered
 
 if TYPE_CHECKING:
+    from septran.tuning.changes import Proposals
     from septran.views.explanation import Explanation
 
 LINES = 120
@@ -27,14 +29,21 @@ TUNABLES = 6
 """Tunables whose change is tried."""
 
 
-def report(explanation: Explanation) -> str:
-    """Return what limits the kernel, what is moved, which keys of the mapping would change it."""
+def report(explanation: Explanation, proposals: Proposals | None = None) -> str:
+    """Return what limits the kernel, what is moved, which keys of the mapping would change it.
+
+    With `proposals` these are all single changes that compile; else tunables alone, by the model.
+    """
+    keys: tuple[Iterator[str], ...] = (_moves(explanation), _missed(explanation))
+    if proposals is None:
+        keys = (*keys, _keys(explanation))
+    else:  # of bounded length: what to try goes before the copies
+        own = (proposal_lines(proposals), place_lines(explanation.mapping))
+        keys = (*own, _missed(explanation), _moves(explanation))
     parts = (
         _head(explanation),
         _limits(explanation.prediction),
-        _moves(explanation),
-        _missed(explanation),
-        _keys(explanation),
+        *keys,
         _notes(explanation.prediction),
     )
     lines = [line for part in parts for line in (*part, "")]

@@ -1,0 +1,340 @@
+"""Single changes of a mapping: what each place may say instead, and what that would bring.
+
+The report, `septran explain --measure` and the server for agents take them from here, so that one
+change has one figure everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from septran.backends import backend_of
+from septran.compiler import compile_request, fitted
+from septran.errors import SepTranError
+from septran.location import Location
+from septran.machine.kinds import Flag, Whole
+from septran.machine.model import NONE, Machine
+from septran.mapping.keys import BINDING, MEMS, PROC, SINGLE, TUNABLES, Key
+from septran.mapping.loader import load_mapping
+from septran.mapping.mapping import MappingFile
+from septran.mapping.resolved import Instance, ResolvedMapping, Setting
+from septran.mapping.rules import BUILTIN
+from septran.request import CompileRequest
+from septran.runtime.profile import Profile
+from septran.targets.base import Untimed
+from septran.task.tree import TaskNode
+from septran.tuning.model import predict
+from septran.tuning.writing import WrittenMapping
+
+DEEPEST = 4
+"""The greatest number of stages of a pipeline that is tried."""
+MOST = 16
+"""The greatest of other small integers that is tried, such as blocks of a cluster."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A key of a task, or an entry of it, with what it may be instead."""
+
+    task: str
+    instance: str
+    """The name by which an explicit mapping has the task."""
+    key: str
+    """The path of the key: ``mems``, ``tunables``, ``pipeline``."""
+    entry: str
+    """A tensor, a tunable or a primitive; empty for a key with one value."""
+    now: Any
+    values: tuple[Any, ...]
+    """The legal values beside the one that it has; a compilation may refuse some."""
+    where: Location | None = None
+    """The line that gives the value now."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the place as plain data."""
+        return {**vars(self), "values": list(self.values), "where": _place(self.where)}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One value at one place; or at several entries of a key that have the same value now."""
+
+    task: str
+    instance: str
+    key: str
+    entries: tuple[str, ...]
+    before: Any
+    after: Any
+    where: Location | None = None
+
+    @property
+    def setting(self) -> str:
+        """What a rule says to make it: ``mems: {gate: ACC, up: ACC}``."""
+        head, _, last = self.key.partition(".")
+        value = _text(self.after)
+        if self.entries:
+            value = f"{{{', '.join(f'{entry}: {value}' for entry in self.entries)}}}"
+        return f"{head}: {{{last}: {value}}}" if last else f"{head}: {value}"
+
+    @property
+    def rule(self) -> str:
+        """The rule that makes it."""
+        return f"{{match: {{task: {self.task}}}, {self.setting}}}"
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.setting} (now {_text(self.before)})"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A change that compiles, with what it brings."""
+
+    change: Change
+    mapping: str
+    """The text of the mapping that has it."""
+    seconds: float
+    """Predicted."""
+    predicted: float
+    """The predicted time as a share of what it is now."""
+    cost: float | None = None
+    """Measured: cycles on a simulated machine, seconds on others; None where it was not run."""
+    measured: float | None = None
+    """The measured cost as a share of what it is now."""
+
+    @property
+    def share(self) -> float:
+        """The share that decides: what was measured, else what is predicted."""
+        return self.predicted if self.measured is None else self.measured
+
+    def __str__(self) -> str:
+        measured = "" if self.measured is None else f", measured {self.measured - 1:+.1%}"
+        return f"{self.change}: predicted {self.predicted - 1:+.1%}{measured}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the proposal as plain data."""
+        change = self.change
+        return {
+            "task": change.task, "key": change.key, "entries": list(change.entries),
+            "before": change.before, "after": change.after, "try": change.rule,
+            "where": _place(change.where), "predicted": self.predicted, "seconds": self.seconds,
+            "measured": self.measured, "cost": self.cost, "mapping": self.mapping,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """The changes of a mapping that compile and change the program, the best first."""
+
+    found: tuple[Proposal, ...]
+    seconds: float
+    """The predicted time now."""
+    cost: float | None = None
+    """The measured cost now."""
+    unit: str = ""
+    """What costs are: ``cycles`` or ``seconds``; empty where nothing was run."""
+    refused: int = 0
+    """Changes that do not compile."""
+    same: int = 0
+    """Changes that leave the program as it is."""
+    left: int = 0
+    """Changes that there was no time for."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the proposals as plain data."""
+        return {**vars(self), "found": [proposal.to_dict() for proposal in self.found]}
+
+
+def places(mapping: ResolvedMapping) -> Iterator[Place]:
+    """Yield each place of a resolved mapping once, with its legal values beside that of now."""
+    seen: set[tuple[str, str, str]] = set()
+    for instance in mapping.instances:
+        if instance.task in BUILTIN:
+            continue
+        for key, entry, setting, values in _places(instance, mapping.machine):
+            place = (instance.task, key, entry)
+            others = tuple(v for v in values if v != setting.value)
+            if place not in seen and others:
+                seen.add(place)
+                yield Place(
+                    instance.task, instance.name, key, entry, setting.value, others, setting.where
+                )  # fmt: skip
+
+
+Found = tuple[str, str, Setting[Any], Sequence[Any]]
+
+
+def _places(instance: Instance, machine: Machine) -> Iterator[Found]:
+    for name, tunable in instance.tunables.items():
+        yield TUNABLES.path, name, tunable, _near(tunable.value)
+    for primitive, bound in instance.bindings.items():
+        fitting = [i.name for i in machine.instructions if i.primitive == primitive]
+        yield BINDING.path, primitive, bound, fitting
+    backend = backend_of(machine.backend)
+    for key in SINGLE:
+        if key is not PROC and (key.common or key.path in backend.keys):
+            yield key.path, "", instance.settings.get(key), _values(key)
+    seen = [m.name for m in machine.memories if machine.sees(instance.proc.value, m.name)]
+    for tensor, memory in instance.mems.items():
+        yield MEMS.path, tensor, memory, (*seen, NONE)
+
+
+def _near(value: Any) -> Sequence[Any]:
+    if isinstance(value, bool):
+        return (not value,)
+    if not isinstance(value, int) or value < 1:
+        return ()
+    return tuple(dict.fromkeys((value * 2, max(1, value // 2))))
+
+
+def _values(key: Key[Any]) -> Sequence[Any]:
+    if isinstance(key.kind, Flag):
+        return (False, True)
+    if isinstance(key.kind, Whole):
+        return range(1, DEEPEST + 1)
+    return ()
+
+
+def changes(mapping: ResolvedMapping) -> Iterator[Change]:
+    """Yield every change of one place, and those of all temporaries, inputs or outputs together."""
+    groups: dict[tuple[str, str, Any, Any], list[Place]] = defaultdict(list)
+    kinds = {task.name: _kinds(task) for task in mapping.tree.tasks()}
+    for place in places(mapping):
+        for value in place.values:
+            entries = (place.entry,) if place.entry else ()
+            yield _change(place, entries, value)
+            if place.key == MEMS.path:
+                kind = kinds.get(place.task, {}).get(place.entry, "temporary")
+                groups[place.task, kind, place.now, value].append(place)
+    for (*_, value), group in groups.items():
+        if len(group) > 1:
+            yield _change(group[0], tuple(place.entry for place in group), value)
+
+
+def _kinds(task: TaskNode) -> dict[str, str]:
+    """Return for each parameter of a task whether it is read or written."""
+    return {p.name: "output" if p.writes else "input" for p in task.params}
+
+
+def _change(place: Place, entries: tuple[str, ...], value: Any) -> Change:
+    return Change(
+        place.task, place.instance, place.key, entries, place.now, value, place.where
+    )  # fmt: skip
+
+
+def changed_text(mapping: MappingFile, change: Change) -> str:
+    """Return the text of a mapping with a change: a shorter one that extends a file, if it can."""
+    source = WrittenMapping.of(mapping)
+    base = source.base or ("" if source.folder is None else mapping.file.rpartition("/")[2])
+    if mapping.instances:
+        inner = f"{{{change.instance}: {{{change.setting}}}}}"
+        return f"extends: {base}\ntask_mappings: {inner}\n" if base else ""
+    head = re.search(r"^rules:[ \t]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*([ \t]*)- ", source.text, re.M)
+    if not source.base and head is not None:
+        start = head.end() - len(head[1]) - 2
+        return f"{source.text[:start]}{head[1]}- {change.rule}\n{source.text[start:]}"
+    if base:
+        return f"extends: {base}\nrules:\n  - {change.rule}\n"
+    return ""
+
+
+def propose(
+    request: CompileRequest,
+    *,
+    wanted: Callable[[Change], bool] = lambda _: True,
+    measured: bool = False,
+    seconds: float = 60.0,
+) -> Proposals:
+    """Try every single change of a request's mapping; those that compile, the best first.
+
+    `wanted` chooses among them. With `measured` each is run as well, on a machine that runs here.
+    After so many `seconds` no other change is begun. Raises SepTranError for a request that does
+    not compile itself.
+    """
+    search = _Search(request, measured, time.monotonic() + seconds)
+    return search.run(wanted)
+
+
+class _Search:
+    """The state of one search."""
+
+    def __init__(self, request: CompileRequest, measured: bool, end: float) -> None:
+        self.request, self.end = request.with_example(), end
+        self.stages = fitted(self.request)
+        self.programs = {str(self.stages.tile_program)}
+        self.seconds = predict(self.stages.tile_program).seconds
+        self.cost, self.unit = cost_of(self.request) if measured else (None, "")
+
+    def run(self, wanted: Callable[[Change], bool]) -> Proposals:
+        """Compile all changes, then measure them in the order of the model."""
+        tried: list[tuple[Proposal, CompileRequest]] = []
+        refused = same = left = 0
+        for change in filter(wanted, changes(self.stages.mapping)):
+            if time.monotonic() > self.end:
+                left += 1
+                continue
+            try:
+                made = self.compiled(change)
+            except SepTranError:
+                refused += 1
+                continue
+            if made is None:
+                same += 1
+            else:
+                tried.append(made)
+        tried.sort(key=lambda pair: pair[0].share)
+        found = sorted((self.measured(*pair) for pair in tried), key=lambda p: p.share)
+        return Proposals(tuple(found), self.seconds, self.cost, self.unit, refused, same, left)
+
+    def compiled(self, change: Change) -> tuple[Proposal, CompileRequest] | None:
+        """Compile a change as far as the tile program; None where the program stays as it was."""
+        plan = self.request.mapping
+        text = changed_text(plan, change)
+        if not text:
+            return None
+        mapping = load_mapping(text, plan.machine, folder=WrittenMapping.of(plan).folder)
+        request = replace(self.request, mapping=mapping)
+        program = fitted(request).tile_program
+        if str(program) in self.programs:
+            return None
+        self.programs.add(str(program))
+        seconds = predict(program).seconds
+        return Proposal(change, text, seconds, _share(seconds, self.seconds)), request
+
+    def measured(self, proposal: Proposal, request: CompileRequest) -> Proposal:
+        """Run a change if costs are asked for, and there is time."""
+        if self.cost is None or time.monotonic() > self.end:
+            return proposal
+        try:
+            cost, _ = cost_of(request)
+        except SepTranError:  # of the code generator: it is not proposed as faster
+            return proposal
+        if cost is None:
+            return proposal
+        return replace(proposal, cost=cost, measured=_share(cost, self.cost))
+
+
+def cost_of(request: CompileRequest) -> tuple[float | None, str]:
+    """Run a request's kernel on random input; return its cost and the unit, None without one."""
+    kernel = compile_request(request)
+    if isinstance(kernel.stages.executable, Untimed):
+        return None, ""
+    profile = kernel.profile()
+    if isinstance(profile, Profile):
+        return profile.best, "seconds"
+    return float(profile.cycles), "cycles"
+
+
+def _share(then: float, now: float) -> float:
+    return then / now if now else 1.0
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _place(where: Location | None) -> str:
+    return "" if where is None else str(where)
