@@ -330,7 +330,11 @@ class _Work:
     def _part(self, region: Region) -> float:
         """The elements that exist, of as many as full tiles would have, times the unit's share."""
         full = math.prod(most_iterations(self.step.loops)) * math.prod(region.shape)
-        return self.share * amount(region, self.step.loops)[1] / full if full else 0.0
+        return self.share * self._amount(region)[1] / full if full else 0.0
+
+    def _amount(self, region: Region) -> tuple[int, int]:
+        """All calls, and the elements of a region in them."""
+        return amount(region, self.step.loops)
 
     # ------------------------------------------------------------ instructions
     def _innermost_transfer(self, size: float, *, writing: bool) -> float:
@@ -343,15 +347,16 @@ class _Work:
         self.model.times.add("edge", name, size * self.active, size / rate)
         return size / rate
 
-    def _calls(self) -> float:
-        """Calls of the step by one unit."""
+    def _most_calls(self) -> float:
+        """Calls of the step by one unit, were each loop as long as it can be."""
         return math.prod(self.model.trip_counts[x.variable] for x in self.step.loops) * self.share
 
     def _elements(self, region: Region, lanes: int = 1) -> float:
         """Elements of all calls of one unit, the last axis in whole vectors."""
         steps = (*(1,) * (len(region.shape) - 1), lanes) if region.shape else ()
-        points = tally(region.valid, region.shape, self.step.loops, steps)[1] * lanes
-        return points * self._calls() / max(1, math.prod(most_iterations(self.step.loops)))
+        loops = self.step.loops
+        points = tally(region.valid, region.shape, loops, steps)[1] * lanes
+        return points * self._most_calls() / max(1, math.prod(most_iterations(loops)))
 
     def _width(self, region: Region) -> int:
         return itemsize(self.model.buffers[region.buffer].dtype)
@@ -391,11 +396,15 @@ class _Work:
     def _shape(self, node: Compute) -> tuple[float, float, float]:
         """Rows, columns and steps of a product's call, on average."""
         c, a = node.operands[:2]
-        calls = max(1, math.prod(most_iterations(self.step.loops)))
-        cells = amount(c, self.step.loops)[1] / calls
-        rows = cells / max(1, c.shape[1])
-        steps = amount(a, self.step.loops)[1] / calls / max(rows, 1e-9)
+        calls, cells = self._amount(c)
+        rows = cells / max(1, calls) / max(1, c.shape[1])
+        steps = self._amount(a)[1] / max(1, calls) / max(rows, 1e-9)
         return rows, float(c.shape[1]), steps
+
+    def _calls(self, node: Compute) -> float:
+        """Calls of a product by one unit."""
+        every = max(1, math.prod(most_iterations(self.step.loops)))
+        return self._most_calls() * self._amount(node.operands[0])[0] / every
 
     def _tile(self, node: Compute) -> tuple[int, int, int]:
         """Rows and columns of the register tile, and columns of a vector."""
@@ -417,7 +426,7 @@ class _Work:
         vectors, strips, panels = math.ceil(n / lanes), math.ceil(m / rows), math.ceil(n / columns)
         steps = math.ceil(k / group)
         rate = rate_of(self.model.machine, instruction, accumulator_dtype(self._dtype(node)))
-        calls = self._calls()
+        calls = self._calls(node)
         busy = 0.0
         if rate is None:
             self.model.unknown.add(f"the throughput of {node.instruction}")
@@ -440,7 +449,7 @@ class _Work:
         rows, columns, _ = self._tile(node)
         m, n, k = self._shape(node)
         c, a, b = (self._width(r) for r in node.operands)
-        calls = self._calls()
+        calls = self._calls(node)
         strips, panels = math.ceil(m / rows), math.ceil(n / columns)
         panel = k * min(n, columns) * b + min(m, rows) * k * a
         block = m * k * a + k * min(n, columns) * b + m * min(n, columns) * c

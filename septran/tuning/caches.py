@@ -140,19 +140,19 @@ def _next_plateau(waits: Sequence[float], start: int) -> int | None:
 
 
 def end_of_slope(reads: dict[int, float]) -> int | None:
-    """The last size that is read faster than half-way, by ratio, from the first to the last.
+    """The last size of which more than half comes as fast as the first, the rest as the last.
 
     Where some are slower before it and some faster behind it, as other programs may have taken
     their part meanwhile, as few and as little as can be.
     """
-    sizes, rates = list(reads), [math.log(rate) for rate in reads.values()]
-    if rates[0] - rates[-1] < math.log(BANDWIDTH_STEP):
+    sizes, rates = list(reads), list(reads.values())
+    if rates[0] < rates[-1] * BANDWIDTH_STEP:
         return None
-    middle = (rates[0] + rates[-1]) / 2
+    middle = 2 / (1 / rates[0] + 1 / rates[-1])
 
     def wrong(count: int) -> float:
-        slow = sum(max(0.0, middle - rate) for rate in rates[:count])
-        return slow + sum(max(0.0, rate - middle) for rate in rates[count:])
+        slow = sum(math.log(middle / rate) for rate in rates[:count] if rate < middle)
+        return slow + sum(math.log(rate / middle) for rate in rates[count:] if rate > middle)
 
     return sizes[min(range(1, len(sizes)), key=wrong) - 1]
 

@@ -167,8 +167,9 @@ def predict(program: TileProgram) -> Prediction:
 
     Where tensors choose rows or count iterations, it is that of `supposed`, and a note says so.
     """
-    said = supposition(program)
-    found = _predicted(supposed(program))
+    even = has_caches(program.machine)
+    said = supposition(program, even)
+    found = _predicted(supposed(program, even))
     return replace(found, notes=(*found.notes, said)) if said else found
 
 
@@ -312,7 +313,7 @@ class _Usage:
 def _spaces(node: Compute, instruction: Instruction | None) -> Iterator[tuple[float, Region]]:
     """Yield the work of one call: operations a point, and the points as a region's extents."""
     if node.expression is not None:
-        yield from operations(node, instruction, short=False)
+        yield from operations(node, instruction, code=False)
         return
     contract = PRIMITIVES.get(node.primitive)
     target = node.operands[0]

@@ -35,14 +35,16 @@ def rate_of(machine: Machine, instruction: Instruction | None, dtype: str) -> fl
 
 
 def operations(
-    node: Compute, instruction: Instruction | None, short: bool = True
+    node: Compute, instruction: Instruction | None, code: bool = True
 ) -> Iterator[tuple[float, Region]]:
     """What an expression computes: operations a point, and the points as a region's extents.
 
-    With `short`, vectors have more elements of short integers: each is a part of an operation.
+    With `code`, what a processor's compiler makes of it: vectors have more elements of short
+    integers, so that each is a part of an operation, and what occurs again is computed once.
     """
     costs: Mapping[str, float] = instruction.costs if instruction else {}
-    for part in ex.walk(node.expression) if node.expression is not None else ():
+    parts = ex.walk(node.expression) if node.expression is not None else ()
+    for part in dict.fromkeys(parts) if code else parts:
         match part:
             case ex.Unary(function, operand):
                 cost, shape = _cost(costs, function), (operand.shape, operand.valid)
@@ -55,7 +57,7 @@ def operations(
             case _:
                 continue
         # Short floats are computed with in float32, as wide as the others; integers are not.
-        narrow = short and "int" in part.dtype
+        narrow = code and "int" in part.dtype
         yield cost * (min(1.0, itemsize(part.dtype) / 4) if narrow else 1.0), space(*shape)
 
 

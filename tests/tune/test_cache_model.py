@@ -154,6 +154,32 @@ def test_what_a_function_costs_counts():
     assert computed[1] == pytest.approx(100 / 8 * computed[0])
 
 
+def test_what_occurs_again_is_computed_once():
+    value = ex.unary("exp", ex.Load(region("X", (64, 64)), "float32"))
+    operands = (region("Y", (64, 64)), region("X", (64, 64)))
+    twice, thrice = (
+        Compute("map", operands, "alu", "CORE", WHY, expression=one)
+        for one in (ex.binary("add", value, value), value)
+    )
+    counts = [
+        next(x.amount for x in predict(program(n, Y=(64, 64), X=(64, 64))).limits
+             if x.kind == "compute")
+        for n in (twice, thrice)
+    ]  # fmt: skip
+    assert counts[0] == pytest.approx(counts[1] * 9 / 8)  # and an addition
+
+
+def test_sections_that_a_call_tells_are_taken_for_equal_ones():
+    """Each of them reads the matrix of its own; in the first alone only one would be read."""
+    shapes = {"T": 512, "E": 8, "N": 512, "K": 512}
+    found = septran.explain("grouped_gemm", "cpu-x86", shapes=shapes).prediction
+    products = sum(x.amount for x in found.limits if x.kind == "compute" and "fma" in x.name)
+    assert products == pytest.approx(2 * 512 * 512 * 512)
+    read = sum(x.amount for x in found.limits if x.name in ("L3 -> compute", "DRAM -> compute"))
+    assert read > 8 * 512 * 512 * 4
+    assert any("sections of one length" in note for note in found.notes)
+
+
 def test_calls_and_loops_over_cores_take_time_to_start():
     machine = replace(
         CPU, processors=(Processor("HOST", launch_ns=2000), Processor("CORE", 4, "HOST", "", 5000))

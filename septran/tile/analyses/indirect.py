@@ -104,29 +104,33 @@ def _fixed(buffer: Buffer, values: Mapping[CallExtent, int]) -> Buffer:
     return replace(buffer, shape=shape, exists=())
 
 
-def supposed(program: TileProgram) -> TileProgram:
+def supposed(program: TileProgram, even: bool = False) -> TileProgram:
     """The program as it runs if tensors of indices hold the rows in turn, and counts their most.
 
     For who follows a program without its data: row n chooses row n, modulo how many there are, and
-    the first section is all there is.
+    the first section is all there is, or all are of one length.
     """
     if not indirect(program.body):
         return program
-    counts = _counts(program)
-    counting = _rising(1) if _has_sections(program) else None
+    counts, sections = _counts(program), _has_sections(program)
+    tables = {buffer.name: buffer.shape for buffer in program.buffers if even}
 
     def stands(element: Element, at: Index) -> Index:
         if (element.tensor, element.extent) not in counts:
             return at % element.extent
-        return counting(element, at) if counting else Index.of(element.extent - 1)
+        # Whether it has an end after another, or a row for both ends of each section.
+        number = sum(extent - 1 for extent in tables.get(element.tensor, ()))
+        return _rising(max(1, number))(element, at) if sections else Index.of(element.extent - 1)
 
     return _standing(program, stands)
 
 
-def supposition(program: TileProgram) -> str:
+def supposition(program: TileProgram, even: bool = False) -> str:
     """A sentence on what `supposed` supposes of a program; empty where nothing is."""
     names = ", ".join(indirect(program.body))
     said = f"supposing that {names} holds 0, 1, 2, ... as rows, and the most as counts"
+    if even and _has_sections(program):
+        said += ", or sections of one length"
     return said if names else ""
 
 
