@@ -38,7 +38,7 @@ MOST = 16
 
 
 @dataclass(frozen=True)
-class Place:
+class MappingPlace:
     """A key of a task, or an entry of it, with what it may be instead."""
 
     task: str
@@ -148,7 +148,7 @@ class Proposals:
         return {**vars(self), "found": [proposal.to_dict() for proposal in self.found]}
 
 
-def places(mapping: ResolvedMapping) -> Iterator[Place]:
+def places(mapping: ResolvedMapping) -> Iterator[MappingPlace]:
     """Yield each place of a resolved mapping once, with its legal values beside that of now."""
     seen: set[tuple[str, str, str]] = set()
     for instance in mapping.instances:
@@ -159,7 +159,7 @@ def places(mapping: ResolvedMapping) -> Iterator[Place]:
             others = tuple(v for v in values if v != setting.value)
             if place not in seen and others:
                 seen.add(place)
-                yield Place(
+                yield MappingPlace(
                     instance.task, instance.name, key, entry, setting.value, others, setting.where
                 )  # fmt: skip
 
@@ -200,7 +200,7 @@ def _values(key: Key[Any]) -> Sequence[Any]:
 
 def changes(mapping: ResolvedMapping) -> Iterator[Change]:
     """Yield every change of one place, and those of all temporaries, inputs or outputs together."""
-    groups: dict[tuple[str, str, Any, Any], list[Place]] = defaultdict(list)
+    groups: dict[tuple[str, str, Any, Any], list[MappingPlace]] = defaultdict(list)
     kinds = {task.name: _kinds(task) for task in mapping.tree.tasks()}
     for place in places(mapping):
         for value in place.values:
@@ -219,7 +219,7 @@ def _kinds(task: TaskNode) -> dict[str, str]:
     return {p.name: "output" if p.writes else "input" for p in task.params}
 
 
-def _change(place: Place, entries: tuple[str, ...], value: Any) -> Change:
+def _change(place: MappingPlace, entries: tuple[str, ...], value: Any) -> Change:
     return Change(
         place.task, place.instance, place.key, entries, place.now, value, place.where
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.format_units import time_text
 from septran.mapping.resolved import ResolvedMapping
-from septran.tuning.changes import Place, Proposal, Proposals, places
+from septran.tuning.changes import MappingPlace, Proposal, Proposals, places
 from septran.views.text.plain import plain
 
 if TYPE_CHECKING:
@@ -67,5 +67,5 @@ def _cost(cost: float, unit: str) -> str:
     return f"{cost:,.0f} cycles" if unit == "cycles" else time_text(cost)
 
 
-def _name(place: Place) -> str:
+def _name(place: MappingPlace) -> str:
     return f"{place.task} {place.key}" + (f".{place.entry}" if place.entry else "")
