@@ -21,6 +21,7 @@ from septran.commands import (
     lint,
     machines,
     matrix,
+    mcp,
     notebooks,
     ops,
     run,
@@ -34,7 +35,7 @@ from septran.torch_when_needed import import_torch_when_needed
 
 COMMANDS = (
     run, explain, check, compare, tune, lint, trust, schema, machines, ops, matrix, export, warm,
-    emulate, fuzz, notebooks, cache, doctor,
+    emulate, fuzz, mcp, notebooks, cache, doctor,
 )  # fmt: skip
 """The commands, in the order of the help."""
 FULL_TRACEBACK = "SEPTRAN_FULL_TRACEBACK"

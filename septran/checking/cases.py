@@ -14,7 +14,7 @@ from septran.backends import backend_of
 from septran.checking.subject import CheckCase, Subject
 from septran.compiler import fitted
 from septran.errors import LogicError, SepTranError
-from septran.request import CompileRequest, load_pair
+from septran.request import CompileRequest
 from septran.runtime.work import steps
 from septran.task.frontend.definition import Task
 from septran.task.tree import TaskTree
@@ -32,7 +32,7 @@ def check_cases(subject: Subject, fixed: CheckCase, most: int) -> tuple[CheckCas
 
     Raises SepTranError for files that cannot be read.
     """
-    task, plan = load_pair(subject.logic, subject.mapping, subject.machine)
+    task, plan = subject.pair()
     dynamic = backend_of(plan.machine.backend).dynamic
     plan_of_cases = _Cases(subject, task, fixed, dynamic)
     found: dict[str, CheckCase] = {}

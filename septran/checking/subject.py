@@ -5,11 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from septran.mapping.loader import load_mapping
+from septran.mapping.mapping import MappingFile
 from septran.request import CompileRequest, load_pair
 from septran.task.frontend.definition import Task
 
+TEXT = "this.mapping.yaml"
+"""The name that a command gives a mapping that is a text."""
 Sizes = Mapping[str, int | tuple[int, ...]]
 
 
@@ -69,14 +74,23 @@ class Subject:
     logic: str | Task
     """An operator of the library, a logic file, or a task."""
     mapping: str | None = None
-    """A mapping file; the machine's own where None."""
+    """A mapping file, or its text; the machine's own where None."""
     machine: str | None = None
     """A machine, by name or file; that of the mapping where None."""
     tunables: Mapping[str, Any] = field(default_factory=dict)
+    folder: str | None = None
+    """Where a text's `extends` are searched."""
+
+    def pair(self) -> tuple[Task, MappingFile]:
+        """Return logic and mapping, read again; raises SepTranError."""
+        if self.mapping is None or self.folder is None:
+            return load_pair(self.logic, self.mapping, self.machine)
+        plan = load_mapping(self.mapping, self.machine, folder=Path(self.folder))
+        return load_pair(self.logic, plan, None)
 
     def request(self, case: CheckCase) -> CompileRequest:
         """Return the request to compile one case; raises SepTranError."""
-        task, plan = load_pair(self.logic, self.mapping, self.machine)
+        task, plan = self.pair()
         return CompileRequest.of(
             task, plan, shapes=case.sizes, dtypes=case.dtypes, tunables=self.tunables,
             static=case.static,
@@ -86,7 +100,8 @@ class Subject:
         """Return the command that repeats one case alone."""
         name = self.logic if isinstance(self.logic, str) else self.logic.name
         words = ["septran", "check", name]
-        for option, value in (("--on", self.machine), ("-m", self.mapping)):
+        plan = TEXT if self.mapping and "\n" in self.mapping else self.mapping
+        for option, value in (("--on", self.machine), ("-m", plan)):
             words += [option, value] if value is not None else []
         for tunable, value in self.tunables.items():
             words += ["-t", f"{tunable}={_value(value)}"]

@@ -77,7 +77,8 @@ class MappingVerdict:
         counts = Counter(result.kind for result in self.results)
         head = "right" if self.right else "WRONG" if self.smallest else "not checked"
         parts = [f"{counts[k]} {k}" for k in ("right", "refused", *FAILURES) if counts[k]]
-        plan = f" by {self.subject.mapping}" if self.subject.mapping else ""
+        named = self.subject.mapping
+        plan = "" if not named else " by a text" if "\n" in named else f" by {named}"
         lines = [f"{_name(self.subject)} on {self.machine}{plan}: {head}"]
         lines.append(f"  {len(self.results)} cases: {', '.join(parts)}{self._late()}")
         ran = Counter(way for result in self.results for way in result.ran)

@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from septran.backends import backend_of
@@ -236,9 +237,10 @@ def changed_text(mapping: MappingFile, change: Change) -> str:
     if not source.base and head is not None:
         start = head.end() - len(head[1]) - 2
         return f"{source.text[:start]}{head[1]}- {change.rule}\n{source.text[start:]}"
+    rules = f"rules:\n  - {change.rule}\n"
     if base:
-        return f"extends: {base}\nrules:\n  - {change.rule}\n"
-    return ""
+        return f"extends: {base}\n{rules}"
+    return "" if re.search(r"^rules:", source.text, re.M) else f"{source.text.rstrip()}\n{rules}"
 
 
 def propose(
@@ -247,22 +249,27 @@ def propose(
     wanted: Callable[[Change], bool] = lambda _: True,
     measured: bool = False,
     seconds: float = 60.0,
+    folder: Path | None = None,
 ) -> Proposals:
     """Try every single change of a request's mapping; those that compile, the best first.
 
     `wanted` chooses among them. With `measured` each is run as well, on a machine that runs here.
-    After so many `seconds` no other change is begun. Raises SepTranError for a request that does
+    After so many `seconds` no other change is begun. `folder` has what a mapping that is a text
+    extends. Raises SepTranError for a request that does
     not compile itself.
     """
-    search = _Search(request, measured, time.monotonic() + seconds)
+    search = _Search(request, measured, time.monotonic() + seconds, folder)
     return search.run(wanted)
 
 
 class _Search:
     """The state of one search."""
 
-    def __init__(self, request: CompileRequest, measured: bool, end: float) -> None:
+    def __init__(
+        self, request: CompileRequest, measured: bool, end: float, folder: Path | None
+    ) -> None:
         self.request, self.end = request.with_example(), end
+        self.folder = WrittenMapping.of(request.mapping).folder or folder
         self.stages = fitted(self.request)
         self.programs = {str(self.stages.tile_program)}
         self.seconds = predict(self.stages.tile_program).seconds
@@ -295,7 +302,7 @@ class _Search:
         text = changed_text(plan, change)
         if not text:
             return None
-        mapping = load_mapping(text, plan.machine, folder=WrittenMapping.of(plan).folder)
+        mapping = load_mapping(text, plan.machine, folder=self.folder)
         request = replace(self.request, mapping=mapping)
         program = fitted(request).tile_program
         if str(program) in self.programs:

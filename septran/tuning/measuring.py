@@ -56,6 +56,11 @@ class MeasuringWorker:
             return self._crashed()
         return dict(answer)
 
+    @property
+    def running(self) -> bool:
+        """Whether its process was started, and has not broken down."""
+        return self._process is not None
+
     def close(self) -> None:
         """End the process and all that it started."""
         process, self._process = self._process, None
