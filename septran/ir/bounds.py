@@ -123,6 +123,14 @@ def _least_of(index: Index, ranges: Ranges, extents: Extents) -> int:
     found = _interval(index, ranges, extents)[0]
     if len(index.terms) < 2:
         return found
+    extrema = _extrema(index)
+    if extrema and extents:
+        # Rule 3 comes first where the extent is the extremum that the index is subtracted from, as
+        # in ``max(0, n) - k`` of a loop over ``max(0, n)``: no operand of it alone is above k.
+        for variable in _falling(index, extents):
+            ended = _at_last(index, variable, extents)
+            if _extrema(ended) < extrema:
+                return max(found, least(ended, ranges, extents))
     for atom, factor in index.terms:
         # Rule 2: the minimum is replaced by each operand in turn. A maximum in a sum is bounded
         # from below by any operand, so the best one counts.
@@ -135,8 +143,7 @@ def _least_of(index: Index, ranges: Ranges, extents: Extents) -> int:
     # Rule 3: a falling loop index is at most its extent less one. The innermost loop goes first,
     # since its extent may contain the outer indices, which are then replaced in turn.
     for variable in _falling(index, extents):
-        factor, rest = index.coefficient(variable), index.without(variable)
-        return max(found, least(rest + (extents[variable] - 1) * factor, ranges, extents))
+        return max(found, least(_at_last(index, variable, extents), ranges, extents))
     for atom, factor in index.terms:
         if isinstance(atom, FloorDiv) and factor % atom.divisor == 0:
             rest = index.without(atom)
@@ -145,6 +152,16 @@ def _least_of(index: Index, ranges: Ranges, extents: Extents) -> int:
             whole = atom.value - atom.value % atom.divisor
             return max(found, least(rest + whole * (factor // atom.divisor), ranges, extents))
     return found
+
+
+def _extrema(index: Index) -> int:
+    """The number of minima and maxima that the index is a sum of."""
+    return sum(isinstance(atom, Min | Max) for atom, _ in index.terms)
+
+
+def _at_last(index: Index, variable: Var, extents: Extents) -> Index:
+    """The index in the last iteration of a loop, whose extent replaces the loop's variable."""
+    return index.without(variable) + (extents[variable] - 1) * index.coefficient(variable)
 
 
 def _free(index: Index) -> frozenset[Var | CallExtent]:

@@ -260,3 +260,10 @@ def test_minima_in_maxima_in_loops_are_bounded_once_each():
         value = maximum(0, minimum(J + step, value - 1) + 40 - J)
     loops = {VI: Index.of(31), VJ: Index.of(10)}
     assert bounds(value - J, {VI: (0, 30), VJ: (0, 9)}, loops) == (46, 55)
+
+
+def test_what_is_left_of_a_slice_that_data_end_is_something():
+    loops = {VI: Index.of(9), VK: maximum(0, J - I)}
+    left = maximum(0, J - I) - K
+    assert least(left, {VI: (0, 8), VJ: (0, 9), VK: (0, 8)}, loops) == 1
+    assert least(minimum(left, 1), {VI: (0, 8), VJ: (0, 9), VK: (0, 8)}, loops) == 1

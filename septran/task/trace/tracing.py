@@ -154,7 +154,8 @@ class Frame:
     def _existing(self, valid: Index) -> Index:
         """Return an extent, 0 where a slice of a ragged tile begins behind what exists of it."""
         known = valid.simplify(self.ranges)
-        extrema = one_extremum(known) if any(True for _ in known.sizes()) else None
+        told = any(True for _ in known.sizes()) or any(True for _ in known.elements())
+        extrema = one_extremum(known) if told else None
         if extrema is not None and extrema[0] is Min:
             known = self._least(list(extrema[1]))
         behind = least(known, self.ranges, self.tracer.extents) < 0
@@ -163,7 +164,8 @@ class Frame:
     def _least(self, operands: list[Index]) -> Index:
         """The minimum of operands without those that one of the others never exceeds.
 
-        Extents of calls bound loops, too: of ``min(1, B - i)`` in a loop over ``B``, 1 is left.
+        What calls or data tell bounds loops, too: of ``min(1, B - i)`` in a loop over ``B``, 1 is
+        left.
         """
         extents = self.tracer.extents
         for one in list(operands):
