@@ -123,6 +123,23 @@ def test_parts_that_do_not_meet_may_be_passed(on_cpu):
     assert on_cpu(logic, np.arange(8, dtype="float32")).tolist() == [8, 12, 2, 3, 4, 5, 6, 7]
 
 
+def test_neighbours_that_take_turns_do_not_meet():
+    @task.define
+    def pairs(Y: task.Tensor["N"], X: task.Tensor["N"]):
+        task.copy(Y, X)
+        both = Y.reshape(Y.shape[0] // 2, 2)
+        task.launch(read_late, both[:, 0], both[:, 1])
+
+    @task.define
+    def others(Y: task.Tensor["N"], X: task.Tensor["N"]):
+        task.copy(Y, X)
+        task.launch(read_late, Y.reshape(Y.shape[0] // 2, 2)[:, 0], Y[1:5])
+
+    task.trace(pairs, {"Y": (8,), "X": (8,)})
+    with pytest.raises(errors.AliasError):
+        task.trace(others, {"Y": (8,), "X": (8,)})
+
+
 def test_reading_and_writing_by_maps_of_every_kind():
     array = np.arange(24.0).reshape(4, 6)
     d = [Index.of(axis(n)) for n in range(3)]
