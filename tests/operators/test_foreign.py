@@ -92,6 +92,13 @@ def test_tiles_leave_room_for_what_threads_exchange():
     assert any("is made smaller" in m and "SHARED would have to hold" in m for m in told)
 
 
+def test_what_nobody_reads_has_registers_too():
+    stages = septran.produce_stages(
+        LOGIC["greatest_softmax"], "nvidia-a100", shapes=sizes("greatest_softmax")[1]
+    )
+    assert stages.tensor_ir is not None
+
+
 def check(name, machine, shapes, dtype, **how):
     """Compiled, run and compared with float64 by the bound of its own rounding."""
     kernel = septran.compile(LOGIC[name], machine, shapes=shapes, dtypes=dtype, **how)

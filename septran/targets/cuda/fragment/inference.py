@@ -99,11 +99,13 @@ class _Inference:
         for view, places in [(statement.target, statement.kept), *touched]:
             if self.buffers[view.tensor].memory != "REGISTER":
                 continue
+            # One that no statement links is held, too: what is written and never read.
+            links = self.by_buffer.setdefault(view.tensor, [])
             pairs = link(view, places)
             if pairs is not None:
                 found = Link(number, view.tensor, tuple(pairs[0]), tuple(pairs[1]))
                 self.by_domain.setdefault(number, []).append(found)
-                self.by_buffer.setdefault(view.tensor, []).append(found)
+                links.append(found)
                 shape = self.buffers[view.tensor].shape
                 pins = {n for n in pairs[1] if shape[n] > 1}
                 self.pinned.setdefault(view.tensor, set()).update(pins)
