@@ -100,7 +100,8 @@ class _Search:
     def __post_init__(self) -> None:
         self.buffers = {b.name: b for b in self.program.buffers}
         self.known = ranges(self.program.body)
-        self.owed = self._staged_outputs()
+        self.hops = self._hops()
+        self.owed = self.hops.keys() - set(self.program.params)
         self.lost: list[Node] = []
 
     def found(self) -> Iterator[TileError]:
@@ -158,8 +159,8 @@ class _Search:
     def _reads(self, node: Node) -> tuple[Region, ...]:
         return (*reads(node), *self.chosen[id(node)])
 
-    def _staged_outputs(self) -> set[str]:
-        """Return buffers that hold elements of an output, at any distance from it.
+    def _hops(self) -> dict[str, int]:
+        """Return buffers that hold elements of an output, and how many copies away from it.
 
         A logic may compute values that it never uses, as a state's last update, so nothing can be
         said of temporaries. But the last write to any copy of an output is for the caller.
@@ -169,17 +170,24 @@ class _Search:
             for n in nodes(self.program.body)
             if isinstance(n, Copy) and self._same_tensor(n)
         ]
-        found = set(self.program.outputs)
-        while more := {name for pair in pairs if pair & found for name in pair} - found:
-            found |= more
-        return found - set(self.program.params)
+        hops = dict.fromkeys(self.program.outputs, 0)
+        while more := {name for pair in pairs if pair & hops.keys() for name in pair - hops.keys()}:
+            hops |= dict.fromkeys(more, max(hops.values()) + 1)
+        return hops
 
     def _to_be_read(self, node: Node) -> bool:
         written = writes(node)
         if not written or written[0].buffer not in self.owed:
             return False
+        # A loop that reads what was brought in before it may have no iteration: the output has what
+        # nobody read.
+        if isinstance(node, Copy) and self._same_tensor(node) and self._inwards(node):
+            return False
         # A region that is empty in every iteration has nothing to lose.
         return all(greatest(extent, self.known) > 0 for extent in written[0].valid)
+
+    def _inwards(self, copy: Copy) -> bool:
+        return self.hops[copy.source.buffer] < self.hops[copy.target.buffer]
 
     def _same_tensor(self, copy: Copy) -> bool:
         tensor = self.buffers[copy.target.buffer].tensor
