@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _OUTSIDE = (
     "allocate and compute it outside of all loops, by launches that end before what reads it is "
-    "launched"
+    "launched; what parts are joined to has an axis more there, with a place for each iteration: "
+    "parts[i]"
 )
 
 
