@@ -6,8 +6,8 @@ import functools
 import json
 import os
 import sys
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +51,9 @@ class Calls:
     folder: Folder
     seconds: float = SECONDS
     _worker: MeasuringWorker = field(init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    # One call at a time, and always by this thread: Linux ends a child that is to end with its
+    # parent as soon as the thread that started it is gone, and the server's threads come and go.
+    _caller: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
 
     def __post_init__(self) -> None:
         self._worker = MeasuringWorker((sys.executable, "-m", COMMAND_MODULE))
@@ -62,19 +64,23 @@ class Calls:
             arguments = self._checked(arguments)
         except SepTranError as error:
             raise ToolFailure(str(error)) from None
-        with self._lock:
-            if not self._worker.running:  # a call's time is its own, not that of imports
-                self._worker.ask({}, START_SECONDS)
-            found = self._worker.ask({"tool": tool, "arguments": arguments}, self.seconds)
-            if found["kind"] == "crashed":  # one that is out of memory may still be there
-                self._worker.close()
+        found = self._caller.submit(self._answer, tool, arguments).result()
         if found["kind"] == "answer":
             return dict(found["answer"])
         raise ToolFailure(_failure(found, self.seconds))
 
+    def _answer(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not self._worker.running:  # a call's time is its own, not that of imports
+            self._worker.ask({}, START_SECONDS)
+        found = self._worker.ask({"tool": tool, "arguments": arguments}, self.seconds)
+        if found["kind"] == "crashed":  # one that is out of memory may still be there
+            self._worker.close()
+        return found
+
     def close(self) -> None:
         """End the process."""
         self._worker.close()
+        self._caller.shutdown(wait=False)
 
     def _checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return arguments with files as paths, each in the folder; raises OutsideFolderError."""

@@ -229,18 +229,28 @@ def _change(place: MappingPlace, entries: tuple[str, ...], value: Any) -> Change
 def changed_text(mapping: MappingFile, change: Change) -> str:
     """Return the text of a mapping with a change: a shorter one that extends a file, if it can."""
     source = WrittenMapping.of(mapping)
+    text = _without(source.text, change)
     base = source.base or ("" if source.folder is None else mapping.file.rpartition("/")[2])
     if mapping.instances:
         inner = f"{{{change.instance}: {{{change.setting}}}}}"
         return f"extends: {base}\ntask_mappings: {inner}\n" if base else ""
-    head = re.search(r"^rules:[ \t]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*([ \t]*)- ", source.text, re.M)
+    head = re.search(r"^rules:[ \t]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*([ \t]*)- ", text, re.M)
     if not source.base and head is not None:
         start = head.end() - len(head[1]) - 2
-        return f"{source.text[:start]}{head[1]}- {change.rule}\n{source.text[start:]}"
+        return f"{text[:start]}{head[1]}- {change.rule}\n{text[start:]}"
     rules = f"rules:\n  - {change.rule}\n"
     if base:
         return f"extends: {base}\n{rules}"
-    return "" if re.search(r"^rules:", source.text, re.M) else f"{source.text.rstrip()}\n{rules}"
+    return "" if re.search(r"^rules:", text, re.M) else f"{text}{rules}"
+
+
+def _without(text: str, change: Change) -> str:
+    """Return a mapping's text without the rule that an earlier change of the same place wrote."""
+    rule = re.escape(replace(change, after=_ANY).rule).replace(_ANY, r"[^{},]+")
+    return re.sub(rf"^[ \t]*- {rule}\n", "", f"{text.rstrip()}\n", flags=re.M)
+
+
+_ANY = "ANY_VALUE"
 
 
 def propose(

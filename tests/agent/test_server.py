@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from septran.agent.folder import Folder, OutsideFolderError
@@ -127,6 +130,18 @@ def test_a_text_may_not_extend_what_is_outside(session):
             "explain", logic="twice.py", mapping=f"extends: {parent}\nrules: []\n"
         )
         assert "leads out of" in message
+
+
+def test_a_process_outlives_the_threads_that_ask(folder):
+    """Linux would end it with the thread that has started it."""
+    calls = Calls(Folder.of(folder))
+    for _ in range(2):
+        asking = threading.Thread(target=calls.ask, args=("list_machines",))
+        asking.start()
+        asking.join()
+        time.sleep(0.2)
+        assert calls._worker._process.poll() is None
+    calls.close()
 
 
 @pytest.mark.slow
