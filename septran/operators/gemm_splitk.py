@@ -16,19 +16,20 @@ CASES = (
 )
 
 
-def add_up_parts(block, C, A, rights, *, depth, step, whole=(), **flags):
+def add_up_parts(block, C, A, rights, *, depth, step, lefts=(), **flags):
     """C = the sum of what `block` makes of parts of K, and of `step` columns, each on its own.
 
     `rights` are the operands with columns, and how many rows each has in a part of `depth` steps;
-    `whole` are those that all parts take as they are.
+    `lefts` are others without columns, and their rows in a part: None of those that all take whole.
     """
     Ap = task.partition(A, shape=(A.shape[0], depth))
     cut = [task.partition(x, shape=(rows, step)) for x, rows in rights]
     # In the type of the sums, so that C is rounded once.
     parts = task.empty((Ap.shape[1], *C.shape), task.accumulator_dtype(C.dtype), name="parts")
     for p, j in task.parallel_range(cut[0].shape):
+        own = (x if n is None else task.partition(x, shape=(n, x.shape[1]))[p, 0] for x, n in lefts)
         part = task.partition(parts[p], shape=(C.shape[0], step))
-        task.launch(block, part[0, j], Ap[0, p], *whole, *(x[p, j] for x in cut), **flags)
+        task.launch(block, part[0, j], Ap[0, p], *own, *(x[p, j] for x in cut), **flags)
     task.launch(sum_parts, C, parts)
 
 

@@ -5,8 +5,9 @@ s[i] = max over k of |A[i, k]| / 127 and Q = round(A / s), as a token's activati
 two weights of -8 to 7 in each byte, uint8 [K/2, N], 8 added to both; of each group's `group`/2
 rows the low halves are the group's first rows, the high halves its last ones (`dequant_gemm`).
 scale [K/group, N] in A's dtype is one a group of K and column. Products of a group are summed
-exactly, in int32, groups in float32. Source: Lin et al., QServe, arXiv 2405.04532; Dettmers et
-al., LLM.int8(), arXiv 2208.07339 (scales of rows).
+exactly, in int32, groups in float32. With `row_group`, a multiple of `group`, each so many elements
+of a row have a scale of their own, as in blocks of Q8_0. Source: Lin et al., QServe, arXiv
+2405.04532; Dettmers et al., LLM.int8(), arXiv 2208.07339 (scales of rows); ggml (Q8_0).
 """
 
 from septran import task
@@ -18,7 +19,7 @@ EXAMPLE = {"M": 64, "N": 256, "K": 256}
 CASES = (
     {"M": 40, "N": 70, "K": 192},
     {"M": 64, "N": 128, "K": 128, "group": 32},
-    {"M": 1, "N": 100, "K": 96, "group": 32, "dtype": "float16"},
+    {"M": 1, "N": 100, "K": 96, "group": 32, "row_group": 32, "dtype": "float16"},
 )
 
 
@@ -42,13 +43,31 @@ def round_all(Q, S, A):
         task.launch(round_rows, Qp[i, 0], Sp[i], Ap[i, 0])
 
 
-def rounded(A, group):
-    """Q and S of A, whose rows are whole groups."""
+@task.define
+def round_groups(Q, S, A):
+    """Groups of rows in blocks, each with scales of its own."""
+    tile = (task.tunable("block_rows"), A.shape[1] // S.shape[0])
+    Qp, Ap = (task.partition(x, shape=tile) for x in (Q, A))
+    Sp = task.partition(S, shape=(1, tile[0]))
+    for i, g in task.parallel_range(Qp.shape):
+        task.launch(round_rows, Qp[i, g], Sp[g, i][0], Ap[i, g])
+
+
+def rounded(A, group, row_group):
+    """Q and S of A, whose rows are whole groups; S is [M], or [K/row_group, M]."""
     task.require(group > 0 and group % 2 == 0, f"a group has an even number of rows, not {group}")
     task.require(A.shape[1] % group == 0, f"{A.shape[1]} rows are not in whole groups of {group}")
-    Q = task.empty(A.shape, task.int8, name="Q")
-    S = task.empty(A.shape[:1], task.compute_dtype(A.dtype), name="S")
-    task.launch(round_all, Q, S, A)
+    Q, wide = task.empty(A.shape, task.int8, name="Q"), task.compute_dtype(A.dtype)
+    if not row_group:
+        S = task.empty(A.shape[:1], wide, name="S")
+        task.launch(round_all, Q, S, A)
+        return Q, S
+    whole = row_group > 0 and not row_group % group and not A.shape[1] % row_group
+    task.require(
+        whole, f"rows of {A.shape[1]} have no scale for each {row_group}: groups of {group}"
+    )
+    S = task.empty((A.shape[1] // row_group, A.shape[0]), wide, name="S")
+    task.launch(round_groups, Q, S, A)
     return Q, S
 
 
@@ -67,6 +86,12 @@ def add_scaled(C, P, scale):
 
 
 @task.define(leaf=True)
+def add_scaled_twice(C, P, scale, S):
+    """C += P * scale * S, the sums of one group of K, of which each row has a scale, too."""
+    C[:, :] = C + P.astype(C.dtype) * scale * S[:, None]
+
+
+@task.define(leaf=True)
 def scale_rows(C, total, S):
     """C = total * S, a scale a row."""
     C[:, :] = (total * S[:, None]).astype(C.dtype)
@@ -79,6 +104,8 @@ def w4a8_block(C, Q, S, W, scale, *, group: int):
     Qp = task.partition(Q, shape=(Q.shape[0], group))
     Wp = task.partition(W, shape=(group // 2, W.shape[1]))
     Sp = task.partition(scale, shape=(1, scale.shape[1]))
+    # How many groups of W have one scale of a row.
+    shared = Qp.shape[1] // S.shape[0] if S.ndim == 2 else None
     for k in task.sequential_range(Qp.shape[1]):
         # At most 127 * 8 each: the sums of a group of up to two million rows are exact in int32.
         T = task.empty((group, W.shape[1]), task.int8, name="T")
@@ -86,9 +113,15 @@ def w4a8_block(C, Q, S, W, scale, *, group: int):
         task.launch(unpack_signed, T, Wp[k, 0])
         task.fill(P, 0)
         task.launch(gemm_tile, P, Qp[0, k], T)
-        task.launch(add_scaled, total, P, Sp[k, 0])
-    # A row of A has one scale for all of K, which is multiplied once.
-    task.launch(scale_rows, C, total, S)
+        if shared is None:
+            task.launch(add_scaled, total, P, Sp[k, 0])
+        else:
+            task.launch(add_scaled_twice, total, P, Sp[k, 0], S[k // shared])
+    if shared is None:
+        # A row of A has one scale for all of K, which is multiplied once.
+        task.launch(scale_rows, C, total, S)
+    else:
+        task.copy(C, total)
 
 
 @task.define
@@ -99,23 +132,26 @@ def w4a8_gemm(
     scale: task.Tensor["K // group", "N"],
     *,
     group: int = 64,
+    row_group: int = 0,
 ):
     """Rows are rounded once, then C in blocks, each on its own."""
-    Q, S = rounded(A, group)
+    Q, S = rounded(A, group, row_group)
     tile = (task.tunable("block_M"), task.tunable("block_N"))
     Cp = task.partition(C, shape=tile)
-    Qp, Sp = task.partition(Q, shape=(tile[0], Q.shape[1])), task.partition(S, shape=tile[:1])
+    Qp = task.partition(Q, shape=(tile[0], Q.shape[1]))
+    Sp = task.partition(S, shape=(*S.shape[:-1], tile[0]))
     Wp, Xp = (task.partition(x, shape=(x.shape[0], tile[1])) for x in (W, scale))
     for i, j in task.parallel_range(Cp.shape):
-        task.launch(w4a8_block, Cp[i, j], Qp[i, 0], Sp[i], Wp[0, j], Xp[0, j], group=group)
+        s = Sp[0, i] if row_group else Sp[i]
+        task.launch(w4a8_block, Cp[i, j], Qp[i, 0], s, Wp[0, j], Xp[0, j], group=group)
 
 
 @task.define(variant_of="w4a8_gemm")
-def w4a8_in_parts(C, A, W, scale, *, group: int):
+def w4a8_in_parts(C, A, W, scale, *, group: int, row_group: int):
     """Parts of K, each on its own, and then their sums: what a part reads of W lies together."""
-    Q, S = rounded(A, group)
-    depth = equal_parts(A.shape[1], group, task.tunable("split_K", 512))
+    Q, S = rounded(A, group, row_group)
+    depth = equal_parts(A.shape[1], row_group or group, task.tunable("split_K", 512))
     rights = ((W, depth // 2), (scale, depth // group))
     step = task.tunable("split_N", 4096)
-    flags = {"whole": (S,), "group": group}
-    add_up_parts(w4a8_block, C, Q, rights, depth=depth, step=step, **flags)
+    lefts = ((S, depth // row_group if row_group else None),)
+    add_up_parts(w4a8_block, C, Q, rights, depth=depth, step=step, lefts=lefts, group=group)

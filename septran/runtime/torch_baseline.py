@@ -380,11 +380,12 @@ def _dequant_gemm(static: Mapping[str, Any]) -> _NamedFunction:
 def _w4a8_gemm(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
-    group = static.get("group", 64)
+    group, row_group = static.get("group", 64), static.get("row_group", 0)
 
     def call(a: Any, w: Any, scale: Any) -> Any:
-        s = a.abs().amax(1, keepdim=True) / 127
-        rows = torch.where(s > 0, torch.round(a / s) * s, 0)
+        pieces = a.view(a.shape[0], -1, row_group or a.shape[1])
+        s = pieces.abs().amax(2, keepdim=True) / 127
+        rows = torch.where(s > 0, torch.round(pieces / s) * s, 0).view(a.shape)
         halves = w.view(-1, group // 2, w.shape[1])
         wide = (torch.cat((halves & 15, halves >> 4), 1).to(a.dtype) - 8) * scale[:, None]
         return torch.mm(rows, wide.view(-1, w.shape[1]))

@@ -393,19 +393,20 @@ def test_dequant_gemm_is_dequantise_then_matmul(bits, group, tiling):
     close(found, a @ wide, 96, np.abs(a) @ np.abs(wide))
 
 
-@pytest.mark.parametrize("group", [2, 32])
+@pytest.mark.parametrize(("group", "row_group"), [(2, 0), (32, 0), (32, 32), (16, 48)])
 @pytest.mark.parametrize("tiling", TILINGS, ids=("default", "small"))
-def test_w4a8_gemm_is_a_product_of_what_rows_are_rounded_to(group, tiling):
+def test_w4a8_gemm_is_a_product_of_what_rows_are_rounded_to(group, row_group, tiling):
     rng = np.random.default_rng(0)
     w = rng.integers(-8, 8, (96, 21))
     a, scale = normal(10, 96), normal(96 // group, 21, seed=1)
     a[3] = 0
-    s = np.abs(a).max(1, keepdims=True) / 127
+    pieces = a.reshape(10, -1, row_group or 96)
+    s = np.abs(pieces).max(2, keepdims=True) / 127
     s[3] = 1
-    rows, wide = np.rint(a / s) * s, w * scale.repeat(group, 0)
+    rows, wide = (np.rint(pieces / s) * s).reshape(a.shape), w * scale.repeat(group, 0)
     halves = (w + 8).astype("uint8").reshape(-1, 2, group // 2, 21)
     packed = (halves[:, 0] | halves[:, 1] << 4).reshape(48, 21)
-    found = run("w4a8_gemm", a, packed, scale, tiling=tiling, group=group)
+    found = run("w4a8_gemm", a, packed, scale, tiling=tiling, group=group, row_group=row_group)
     close(found, rows @ wide, 96, np.abs(rows) @ np.abs(wide))
 
 
