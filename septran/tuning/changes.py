@@ -303,7 +303,10 @@ class _Search:
             else:
                 tried.append(made)
         tried.sort(key=lambda pair: pair[0].share)
-        found = sorted((self.measured(*pair) for pair in tried), key=lambda p: p.share)
+        # What there was no time to run comes last: it is what the model likes least.
+        found = sorted(
+            (self.measured(*pair) for pair in tried), key=lambda p: (p.measured is None, p.share)
+        )
         return Proposals(tuple(found), self.seconds, self.cost, self.unit, refused, same, left)
 
     def compiled(self, change: Change) -> tuple[Proposal, CompileRequest] | None:

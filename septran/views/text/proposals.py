@@ -32,6 +32,8 @@ def proposal_lines(proposals: Proposals) -> Iterator[str]:
     words = [f"{more} more compile"] if more > 0 else []
     words += [f"{proposals.refused} do not compile", f"{proposals.same} change nothing"]
     words += [f"{proposals.left} not tried: no time"] if proposals.left else []
+    late = sum(proposal.measured is None for proposal in proposals.found) if proposals.cost else 0
+    words += [f"{late} not run: no time, or no code"] if late else []
     yield f"  {', '.join(words)}"
 
 
