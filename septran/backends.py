@@ -107,6 +107,12 @@ class Backend:
     """Whether calls may tell the extents of named dimensions."""
     compiles_functions: bool = False
     """Whether a leaf may be a function of the user's, which is compiled with the kernel."""
+    schedule: Callable[[Any], Any] | None = None
+    """A function that works out when each unit works in a tile program.
+
+    It returns a `timing.schedule.Schedule`, and raises TargetError as the code generator does.
+    None: nobody can.
+    """
     looks: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """The checks of `septran doctor`, by name.
 

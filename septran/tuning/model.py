@@ -1,10 +1,14 @@
-"""A roofline model: the use of each resource by a tile program, at the machine's peak figures.
+"""The performance model: the time of a tile program, and the use of each resource in it.
 
-The predicted time is that of the busiest resource. It is a lower bound under these
+Of a machine whose units have in-order queues with costs in cycles, a DSA, the time is that of the
+schedule (`timing`), which has each command, each flag and each wait of the control program.
+
+Of a machine whose memories are caches, a CPU, `cache_model` estimates it: steps take turns, and
+data is found where its last use has left it.
+
+Of others, GPUs, it is that of the busiest resource (a roofline), a lower bound under these
 assumptions, which `Prediction.notes` repeats for readers:
 
-- where the machine file gives each unit's cycles (DSAs), times are those of the least cycles
-  (`cycle_bound`), which the simulator's profile names, too;
 - all resources work beside each other (`Prediction.seconds`); `without_overlap` is the
   sum, for a machine that does one thing after the other;
 - throughputs are those of one core (one multiprocessor), the level next to the host;
@@ -14,9 +18,6 @@ assumptions, which `Prediction.notes` repeats for readers:
 - of a cache that the hardware fills by itself (``vendor: {cache: ...}``), what blocks of one
   wave read in common comes from main memory once;
 - latencies, synchronisation and launches are free.
-
-Machines whose memories are caches, CPUs, have a model of their own (`cache_model`), which is
-no bound but an estimate: steps take turns, and data is found where its last use has left it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from septran.backends import backend_of
+from septran.backends import Backend, backend_of
 from septran.dtypes import itemsize
+from septran.errors import TargetError
 from septran.ir.index import Index, Var
 from septran.ir.primitives import PRIMITIVES
 from septran.machine.model import Instruction, Machine, Memory
@@ -39,6 +41,7 @@ from septran.tile.analyses.loops import most_iterations, ranges_of, trips, walk
 from septran.tile.analyses.tallies import amount as exact_amount
 from septran.tile.interpret.storage import evaluate_index
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
+from septran.timing.schedule import Schedule
 from septran.tuning.cache_model import CacheModel, Times, has_caches
 from septran.tuning.operations import instruction_of, operations, rate_of, space
 
@@ -84,6 +87,10 @@ NOTES = (
     "peak figures of the machine file; every resource busy at the same time",
     "matrix units compute ragged tiles in full; latencies and synchronisation are free",
 )
+SCHEDULE_NOTES = (
+    "every command, flag and wait of the control program, at the costs of the machine file",
+    "cores share main memory's port equally; what a core waits for another one is left out",
+)
 CACHE_NOTES = (
     "steps one after another; of a step's instructions and data, half of the shorter is hidden",
     "caches keep what fits between two uses, also from the last call; latencies are free",
@@ -118,18 +125,27 @@ class Prediction:
     units_used: int
     """The number of those that have work."""
     notes: tuple[str, ...] = NOTES
-    cycles: CycleBound | None = None
-    """The bound in cycles for machines whose file gives each unit's (DSAs), else None."""
+    schedule: Schedule | None = None
+    """When each unit works, on machines whose units have queues (DSAs), else None."""
+    bound: CycleBound | None = None
+    """The cycles that no schedule of the program goes below, on these machines."""
     hertz: float = 0.0
     """Cycles a second, where there are cycles: times are then those of the cycles."""
     total: float | None = None
     """The time of all steps in turn, on a machine with caches (`cache_model`); None of others."""
 
     @property
+    def cycles(self) -> int | None:
+        """The predicted cycles; None on machines that are not counted in cycles."""
+        if self.schedule is not None:
+            return self.schedule.cycles
+        return None if self.bound is None else self.bound.cycles
+
+    @property
     def seconds(self) -> float:
-        """The time in seconds if everything overlaps."""
+        """The predicted time."""
         if self.cycles is not None and self.hertz:
-            return self.cycles.cycles / self.hertz
+            return self.cycles / self.hertz
         if self.total is not None:
             return self.total
         return max((limit.seconds for limit in self.limits), default=0.0)
@@ -137,8 +153,8 @@ class Prediction:
     @property
     def without_overlap(self) -> float:
         """The time in seconds if nothing overlaps."""
-        if self.cycles is not None and self.hertz:
-            busy = sum(unit.busy for unit in self.cycles.units)
+        if self.bound is not None and self.hertz:
+            busy = sum(unit.busy for unit in self.bound.units)
             return max(self.seconds, busy / self.hertz)
         return max(self.total or 0.0, sum(limit.seconds for limit in self.limits))
 
@@ -155,8 +171,8 @@ class Prediction:
     @property
     def bound_by(self) -> Limit | None:
         """The busiest resource; None for a program that does nothing."""
-        if self.cycles is not None and self.hertz:
-            by = self.cycles.by
+        if self.bound is not None and self.hertz:
+            by = self.bound.by
             computes = any(n.kind == "compute" and n.name == by.name for n in self.limits)
             return Limit("compute" if computes else "edge", by.name, by.total, self.seconds)
         return self.limits[0] if self.limits else None
@@ -169,11 +185,12 @@ def predict(program: TileProgram) -> Prediction:
     """
     even = has_caches(program.machine)
     said = supposition(program, even)
-    found = _predicted(supposed(program, even))
+    found = _predicted(supposed(program, even), program)
     return replace(found, notes=(*found.notes, said)) if said else found
 
 
-def _predicted(program: TileProgram) -> Prediction:
+def _predicted(program: TileProgram, original: TileProgram) -> Prediction:
+    """The prediction of a program without indirect views, which stands for `original`."""
     if has_caches(program.machine):
         return _in_caches(program)
     usage = _Usage(program)
@@ -183,10 +200,24 @@ def _predicted(program: TileProgram) -> Prediction:
         elif isinstance(node, Copy):
             usage.copy(node, loops)
     limits = _limits(usage.times)
-    notes = NOTES + _left_out(usage.unknown)
-    cycles = cycle_bound(program) if backend_of(program.machine.backend).simulated else None
+    units, used, unknown = usage.units, usage.most_used, _left_out(usage.unknown)
+    backend = backend_of(program.machine.backend)
+    if not backend.simulated:
+        return Prediction(limits, units, used, NOTES + unknown)
     hertz = (program.machine.clock_mhz or 0.0) * 1e6
-    return Prediction(limits, usage.units, usage.most_used, notes, cycles, hertz)
+    schedule, notes = _schedule(backend, original)
+    bound = cycle_bound(program)
+    return Prediction(limits, units, used, notes + unknown, schedule, bound, hertz)
+
+
+def _schedule(backend: Backend, program: TileProgram) -> tuple[Schedule | None, tuple[str, ...]]:
+    """The schedule with what it assumes; none of a program that no code is made for."""
+    if backend.schedule is None:
+        return None, NOTES
+    try:
+        return backend.schedule(program), SCHEDULE_NOTES
+    except TargetError as error:
+        return None, (f"no code for it, so the least cycles: {error.message}", *NOTES)
 
 
 def _in_caches(program: TileProgram) -> Prediction:

@@ -152,8 +152,6 @@ class Search:
             return replace(trial, kind="same", message=message), None
         prediction = predict(stages.tile_program)
         rank = prediction.seconds, prediction.without_overlap
-        if prediction.cycles is not None:
-            rank = prediction.cycles.cycles, prediction.seconds
         return replace(trial, predicted=prediction.seconds), rank
 
     def _require_effect(self) -> None:

@@ -218,8 +218,8 @@ class Explanation:
 
     def _figures(self) -> str:
         moved = f"{str(self.ledger).rstrip()}\n"
-        if self.prediction.cycles is not None:
-            moved += f"{self.prediction.cycles}\n"
+        if self.prediction.bound is not None:
+            moved += f"{self.prediction.bound}\n"
         remarks = _headed("Remarks", remarks_text(self.remarks), "-")
         return f"{_headed('Data movement', moved, '-')}\n{remarks}"
 
@@ -245,11 +245,12 @@ class Explanation:
             for name, stage in self.stages()
         }
         limits = [{**plain(limit), "rate": limit.rate} for limit in self.prediction.limits]
-        bound = self.prediction.cycles
+        bound, schedule = self.prediction.bound, self.prediction.schedule
         prediction = {
             "seconds": self.prediction.seconds,
             "limits": limits,
             "bound": None if bound is None else bound.to_dict(),
+            "schedule": None if schedule is None else schedule.to_dict(),
         }
         return {
             "name": self.name, "machine": self.mapping.machine.name, "stages": stages,

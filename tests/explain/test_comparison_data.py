@@ -38,7 +38,7 @@ def test_figures_are_those_of_the_stages(measured):
     figures = {figure["title"]: figure["values"] for figure in data["figures"]}
     found = measured.explanations
     assert figures["predicted time"][2] == found[2].prediction.seconds
-    assert figures["predicted time"][0] == found[0].prediction.cycles.cycles / 1e9
+    assert figures["predicted time"][0] == found[0].prediction.cycles / 1e9
     assert figures["main memory traffic"] == [e.ledger.main_memory_bytes for e in found]
     assert figures["measured cycles"][0] == measured.runs[0].profile.cycles
     assert figures["measured cycles"][2] is None

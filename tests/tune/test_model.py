@@ -145,8 +145,8 @@ def test_a_machine_that_counts_cycles_has_one_prediction(operator):
     program = septran.produce_stages(operator, "dsa-sim").tile_program
     found = predict(program)
     assert found.cycles is not None
-    assert found.seconds == found.cycles.cycles / (program.machine.clock_mhz * 1e6)
-    assert found.bound_by.name == found.cycles.by.name
+    assert found.seconds == found.cycles / (program.machine.clock_mhz * 1e6)
+    assert found.bound_by.name == found.bound.by.name
     assert found.bound_by.seconds == found.seconds <= found.without_overlap
 
 

@@ -149,7 +149,7 @@ def figures(draft: EditedText, before: dict[str, float]) -> list[Figure]:
         ("units with work", f"{prediction.units_used} of {prediction.units}", ""),
     ]
     if prediction.cycles is not None:
-        found.append(("cycles", str(prediction.cycles), ""))
+        found.append(("cycles", float(prediction.cycles), ""))
     if bound is not None:
         found.append(("limited by", bound.name, ""))
     return [(name, value, unit, before.get(name)) for name, value, unit in found]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from septran.backends import Backend
 
@@ -26,4 +26,17 @@ def _lint(machine: Machine) -> Iterator[str]:
         )
 
 
-BACKEND = Backend("dsa", keys=frozenset({"persistent"}), simulated=True, dynamic=True, lint=_lint)
+def _schedule(program: Any) -> Any:
+    from septran.targets.dsa.schedule.control import work_out
+
+    return work_out(program)
+
+
+BACKEND = Backend(
+    "dsa",
+    keys=frozenset({"persistent"}),
+    simulated=True,
+    dynamic=True,
+    schedule=_schedule,
+    lint=_lint,
+)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
+
+import numpy as np
 
 from septran.ir.atoms import CallExtent, Element
 from septran.ir.index import Index, axis, minimum
@@ -30,6 +33,7 @@ def indirect(body: tuple[Node, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for node, _ in walk(body) for name in tables(node)))
 
 
+Array = np.ndarray[Any, Any]
 IndexReads = Mapping[int, tuple[Region, ...]]
 """For each node, by its identity, all of each buffer that it reads as indices or counts."""
 
@@ -110,8 +114,22 @@ def supposed(program: TileProgram, even: bool = False) -> TileProgram:
     For who follows a program without its data: row n chooses row n, modulo how many there are, and
     the first section is all there is, or all are of one length.
     """
-    if not indirect(program.body):
-        return program
+    return _standing(program, _suppose(program, even)) if indirect(program.body) else program
+
+
+def supposed_tables(program: TileProgram, even: bool = False) -> Mapping[str, Array]:
+    """What the tensors of indices hold in `supposed`, by name."""
+    stands = _suppose(program, even)
+    found: dict[str, Array] = {}
+    for element in dict.fromkeys(e for index in _indices(program) for e in index.elements()):
+        shape = program.buffer(element.tensor).shape
+        sums = np.indices(shape).sum(axis=0)
+        values = [stands(element, Index.of(at)).as_int() for at in range(sum(shape) + 1)]
+        found.setdefault(element.tensor, np.array(values)[sums])
+    return found
+
+
+def _suppose(program: TileProgram, even: bool) -> Pattern:
     counts, sections = _counts(program), _has_sections(program)
     tables = {buffer.name: buffer.shape for buffer in program.buffers if even}
 
@@ -122,7 +140,7 @@ def supposed(program: TileProgram, even: bool = False) -> TileProgram:
         number = sum(extent - 1 for extent in tables.get(element.tensor, ()))
         return _rising(max(1, number))(element, at) if sections else Index.of(element.extent - 1)
 
-    return _standing(program, stands)
+    return stands
 
 
 def supposition(program: TileProgram, even: bool = False) -> str:
@@ -163,6 +181,14 @@ def _counting(program: TileProgram) -> Iterator[Index]:
             yield node.extent
         for view in views(node):
             yield from view.valid
+
+
+def _indices(program: TileProgram) -> Iterator[Index]:
+    """All that is counted, and where all regions are."""
+    yield from _counting(program)
+    for node in nodes(program.body):
+        for view in views(node):
+            yield from view.index
 
 
 def _counts(program: TileProgram) -> set[tuple[str, int]]:

@@ -56,9 +56,10 @@ def _figures(comparison: Comparison) -> Iterator[Figure]:
     found, runs = comparison.explanations, comparison.runs
     predictions = [e.prediction for e in found]
     ledgers = [e.ledger for e in found]
-    yield _figure("predicted time", "s", [_seconds(e) for e in found], "less")
+    yield _figure("predicted time", "s", [p.seconds for p in predictions], "less")
     if any(p.cycles for p in predictions):
-        bounds = [p.cycles.cycles if p.cycles else None for p in predictions]
+        yield _figure("predicted cycles", "", [p.cycles for p in predictions], "less")
+        bounds = [p.bound.cycles if p.bound else None for p in predictions]
         yield _figure("least cycles", "", bounds, "less")
     if any(r.profile is not None for r in runs):
         yield _figure("measured time", "s", [r.seconds for r in runs], "less")
@@ -170,7 +171,7 @@ def _roofline(explanation: Explanation, ran: Ran) -> dict[str, Any]:
     program = explanation.tile_program
     done = work(explanation.task_tree)
     traffic = explanation.ledger.main_memory_bytes or done.bytes_moved
-    seconds = _seconds(explanation)
+    seconds = explanation.prediction.seconds
     return {
         "peak": peak_flops(program, done.operations),
         "bandwidth": program.machine.main_memory.bytes_per_second,
@@ -178,13 +179,6 @@ def _roofline(explanation: Explanation, ran: Ran) -> dict[str, Any]:
         "predicted": done.flops / seconds if seconds else None,
         "measured": done.flops / ran.seconds if ran.seconds else None,
     }
-
-
-def _seconds(explanation: Explanation) -> float:
-    """The model's time; where units cost whole cycles, at least that of the least cycles."""
-    found, clock = explanation.prediction, explanation.mapping.machine.clock_mhz
-    least = found.cycles.cycles / (clock * 1e6) if found.cycles and clock else 0.0
-    return max(found.seconds, least)
 
 
 def _timelines(comparison: Comparison) -> dict[str, Any]:

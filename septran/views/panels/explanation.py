@@ -9,6 +9,7 @@ from typing import Any
 
 from septran.format_units import time_text
 from septran.tile.pipeline import PassResult
+from septran.timing.schedule import Schedule
 from septran.tuning.model import Prediction
 from septran.views.explanation import Explanation, Unavailable
 from septran.views.panels.ledger import ledger_panel
@@ -92,8 +93,20 @@ UNITS = {"compute": "op", "edge": "B"}
 
 
 def _overlapping(prediction: Prediction) -> str:
-    """What the prediction takes for granted; that of caches knows what overlaps."""
-    return " where everything overlaps" if prediction.total is None else ""
+    """What the prediction takes for granted; some know what overlaps."""
+    known = prediction.total is not None or prediction.schedule is not None
+    return "" if known else " where everything overlaps"
+
+
+def _unit_table(schedule: Schedule) -> list[Markup]:
+    """What each unit does in the schedule, and for what it waits."""
+    rows = [
+        (unit.name, f"{unit.busy:,}", f"{unit.busy / schedule.cycles:.0%}", f"{unit.first:,}",
+         f"{unit.last:,}", ", ".join(f"{name} {n:,}" for name, n in unit.waits if n))
+        for unit in schedule.units
+    ]  # fmt: skip
+    head = ("unit", "busy, cycles", "of all", "first at", "last until", "waits for")
+    return [table(head, rows, head[1:5])]
 
 
 def limits_panel(prediction: Prediction) -> Markup:
@@ -115,7 +128,8 @@ def limits_panel(prediction: Prediction) -> Markup:
         f"{prediction.units_used} of {prediction.units} units have work"
     )
     notes = [paragraph(f"assumed: {note}") for note in prediction.notes]
-    bound = [paragraph(prediction.cycles)] if prediction.cycles is not None else []
+    bound = [paragraph(prediction.bound)] if prediction.bound is not None else []
+    bound += _unit_table(prediction.schedule) if prediction.schedule is not None else []
     return join(
         [paragraph(words), *bound, table(head, rows, head[1:]), details("assumptions", *notes)]
     )

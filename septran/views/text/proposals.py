@@ -47,12 +47,13 @@ def place_lines(mapping: ResolvedMapping) -> Iterator[str]:
 def report_data(explanation: Explanation, proposals: Proposals) -> dict[str, Any]:
     """Return the report as data: what limits, what is legal at each place, what to try."""
     prediction, tree = explanation.prediction, explanation.task_tree
-    bound = prediction.cycles
+    bound, schedule = prediction.bound, prediction.schedule
     return {
         "name": tree.name, "machine": explanation.mapping.machine.name, "dims": dict(tree.dims),
         "limited_by": plain(prediction.bound_by), "seconds": prediction.seconds,
         "limits": [plain(limit) for limit in prediction.limits],
         "bound": None if bound is None else bound.to_dict(),
+        "schedule": None if schedule is None else schedule.to_dict(),
         "remarks": plain(explanation.remarks), "notes": list(prediction.notes),
         "places": [place.to_dict() for place in places(explanation.mapping)],
         "proposals": proposals.to_dict(),

@@ -108,13 +108,21 @@ def _limits(prediction: Prediction) -> Iterator[str]:
         f"{time_text(prediction.without_overlap)} if nothing overlaps"
     )
     yield f"  {prediction.units_used} of {prediction.units} units have work"
-    if prediction.cycles is not None:
-        yield f"  {prediction.cycles}"
+    yield from _schedule(prediction)
     width = max(len(limit.name) for limit in prediction.limits)
     for limit in prediction.limits[:10]:
         share = limit.seconds / prediction.seconds if prediction.seconds else 0.0
         amount, busy = amount_text(limit), time_text(limit.seconds)
         yield f"  {limit.name:{width}}  {amount:>12}  {busy:>10}  {share:>5.0%}"
+
+
+def _schedule(prediction: Prediction) -> Iterator[str]:
+    """The cycles of each unit, and for what it waits."""
+    if prediction.schedule is not None:
+        yield from (f"  {line}" for line in str(prediction.schedule).splitlines())
+    if prediction.bound is not None:
+        by = prediction.bound.by
+        yield f"  no schedule of it takes less than {prediction.bound.cycles:,} cycles ({by.name})"
 
 
 def _moves(explanation: Explanation) -> Iterator[str]:

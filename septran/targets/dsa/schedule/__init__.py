@@ -1,0 +1,1 @@
+"""The cycles of a DSA's control program, worked out without running it."""
