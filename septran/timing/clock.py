@@ -48,7 +48,7 @@ UNLIMITED = 64
 
 
 @dataclass(slots=True)
-class Lane:
+class TimedQueue:
     """One in-order queue."""
 
     name: str
@@ -83,7 +83,9 @@ class Clock:
     def __init__(
         self, lanes: Sequence[tuple[str, int | None]], bandwidth: float, issue: float = 1.0
     ) -> None:
-        self.lanes = [Lane(name, n, depth or UNLIMITED) for n, (name, depth) in enumerate(lanes)]
+        self.lanes = [
+            TimedQueue(name, n, depth or UNLIMITED) for n, (name, depth) in enumerate(lanes)
+        ]
         self.bandwidth = bandwidth
         self.port = Port(bandwidth)
         self.issue = issue
@@ -91,7 +93,7 @@ class Clock:
         """When the control core may issue its next command."""
         self.flags: dict[tuple[int, int, int], deque[float]] = {}
         """When each flag was set that nobody has waited for yet."""
-        self.blocked: dict[tuple[int, int, int], Lane] = {}
+        self.blocked: dict[tuple[int, int, int], TimedQueue] = {}
         """The queues at whose head a flag is missing."""
         self.fruitless: dict[int, int] = {}
         """For each loop, by its identity, how often in turn it was seen not to repeat itself."""
@@ -132,7 +134,7 @@ class Clock:
         """Leave this core its part of the port that so many cores use."""
         self.port.bytes_per_cycle = self.bandwidth / cores
 
-    def _put(self, lane: Lane, command: Cost | Signal) -> None:
+    def _put(self, lane: TimedQueue, command: Cost | Signal) -> None:
         # A queue of depth d takes entry k once entry k - d has left its place.
         while len(lane.pending) >= lane.depth:
             self._transfer()
@@ -152,7 +154,7 @@ class Clock:
 
     # ---- queues -----------------------------------------------------------------------
 
-    def _advance(self, lane: Lane) -> None:
+    def _advance(self, lane: TimedQueue) -> None:
         """Start commands of a queue until it is empty or must wait."""
         while lane.pending:
             issued, command = lane.pending[0]
@@ -162,7 +164,7 @@ class Clock:
             elif not self._start(lane, issued, command):
                 return
 
-    def _start(self, lane: Lane, issued: float, cost: Cost) -> bool:
+    def _start(self, lane: TimedQueue, issued: float, cost: Cost) -> bool:
         """Start the work at a queue's head; whether its end is known."""
         at = lane.free if cost.pipe >= 0 and cost.pipe == lane.pipe else lane.done
         start = issued if issued > at else at
@@ -176,7 +178,7 @@ class Clock:
         self._ended(lane, start, start, cost)
         return True
 
-    def _ended(self, lane: Lane, start: float, at: float, cost: Cost) -> None:
+    def _ended(self, lane: TimedQueue, start: float, at: float, cost: Cost) -> None:
         end = max(lane.done, at + cost.cycles)
         # Copies that overlap keep their engine busy without the latency that they share.
         lane.busy += max(0.0, end - max(start, lane.last))
@@ -201,7 +203,7 @@ class Clock:
         self._ended(lane, start, finish, cost)
         self._advance(lane)
 
-    def _signal(self, lane: Lane, issued: float, signal: Signal) -> bool:
+    def _signal(self, lane: TimedQueue, issued: float, signal: Signal) -> bool:
         """Set a flag or wait for one at a queue's head; whether it could."""
         at = max(lane.free, issued)
         times = self.flags.setdefault(signal.key, deque())

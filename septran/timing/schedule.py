@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from septran.timing.clock import Clock, Lane
+from septran.timing.clock import Clock, TimedQueue
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class UnitTime:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class UnitSchedule:
     """The schedule of the core that takes longest, as far as it is known without data."""
 
     cycles: int
@@ -65,16 +65,16 @@ class Schedule:
         return row + (f"; waits for {waits}" if waits else "")
 
 
-def schedule_of(clocks: Sequence[Clock]) -> Schedule:
+def schedule_of(clocks: Sequence[Clock]) -> UnitSchedule:
     """The schedule of the slowest of some cores."""
     slowest = max(clocks, key=lambda clock: clock.cycles)
     names = [lane.name for lane in slowest.lanes]
     units = [_unit(lane, names) for lane in slowest.lanes if lane.first < math.inf]
     ordered = tuple(sorted(units, key=lambda unit: -unit.busy))
-    return Schedule(slowest.cycles, ordered, round(slowest.full), round(slowest.synced))
+    return UnitSchedule(slowest.cycles, ordered, round(slowest.full), round(slowest.synced))
 
 
-def _unit(lane: Lane, names: Sequence[str]) -> UnitTime:
+def _unit(lane: TimedQueue, names: Sequence[str]) -> UnitTime:
     waits = sorted(lane.waits.items(), key=lambda item: -item[1])
     named = tuple((names[n], round(cycles)) for n, cycles in waits)
     busy, first, last = (round(n) for n in (lane.busy, lane.first, lane.last))

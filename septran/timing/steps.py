@@ -25,7 +25,7 @@ Number = Callable[[Values], int]
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class CommandStep:
     """A command for a queue."""
 
     queue: Number
@@ -35,7 +35,7 @@ class Work:
 
 
 @dataclass(frozen=True, eq=False)
-class Flag:
+class FlagStep:
     """A flag that one queue sets, or another waits for."""
 
     sets: bool
@@ -50,7 +50,7 @@ class Meet:
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
+class ShareStep:
     """From here on so many cores use main memory's port."""
 
     cores: Number
@@ -65,7 +65,7 @@ class Name:
 
 
 @dataclass(frozen=True, eq=False)
-class When:
+class BranchStep:
     """Steps that are done under a condition, and others that are done otherwise."""
 
     condition: Number
@@ -89,13 +89,16 @@ class Repeat:
         return _weight(self.body)
 
 
-Step = Union[Work, Flag, Meet, Share, Name, When, Repeat]
+Step = Union[CommandStep, FlagStep, Meet, ShareStep, Name, BranchStep, Repeat]
 
 
 def _weight(body: tuple[Step, ...]) -> int:
     inner = [step for step in body if isinstance(step, Repeat)]
     branches = [
-        part for step in body if isinstance(step, When) for part in (step.body, step.otherwise)
+        part
+        for step in body
+        if isinstance(step, BranchStep)
+        for part in (step.body, step.otherwise)
     ]
     return len(body) + sum(loop.weight for loop in inner) + sum(map(_weight, branches))
 
@@ -104,18 +107,18 @@ def run(body: tuple[Step, ...], values: Values, clock: Clock) -> None:
     """Work out the times of all steps."""
     for step in body:
         match step:
-            case Work():
+            case CommandStep():
                 clock.work(step.queue(values), step.cost(step.key(values)))
-            case Flag():
+            case FlagStep():
                 act = clock.set if step.sets else clock.wait
                 act(step.source(values), step.target(values), step.number(values))
             case Name():
                 values[step.place] = step.value(values)
             case Meet():
                 clock.meet()
-            case Share():
+            case ShareStep():
                 clock.share(step.cores(values))
-            case When():
+            case BranchStep():
                 run(step.body if step.condition(values) else step.otherwise, values, clock)
             case Repeat():
                 _repeat(step, values, clock)
@@ -156,11 +159,11 @@ def _done(loop: Repeat, n: int, values: Values) -> tuple[Hashable, ...]:
 def _forms(body: tuple[Step, ...], values: Values) -> Iterator[Hashable]:
     for step in body:
         match step:
-            case Work():
+            case CommandStep():
                 yield step.key(values)
             case Name():
                 values[step.place] = step.value(values)
-            case When():
+            case BranchStep():
                 holds = bool(step.condition(values))
                 yield holds
                 yield from _forms(step.body if holds else step.otherwise, values)

@@ -268,7 +268,7 @@ def propose(
     extends. Raises SepTranError for a request that does
     not compile itself.
     """
-    search = _Search(request, measured, time.monotonic() + seconds, folder)
+    search = _Search(request, measured, seconds, folder)
     return search.run(wanted)
 
 
@@ -276,14 +276,16 @@ class _Search:
     """The state of one search."""
 
     def __init__(
-        self, request: CompileRequest, measured: bool, end: float, folder: Path | None
+        self, request: CompileRequest, measured: bool, seconds: float, folder: Path | None
     ) -> None:
-        self.request, self.end = request.with_example(), end
+        self.request = request.with_example()
         self.folder = WrittenMapping.of(request.mapping).folder or folder
         self.stages = fitted(self.request)
         self.programs = {str(self.stages.tile_program)}
         self.seconds = predict(self.stages.tile_program).seconds
         self.cost, self.unit = cost_of(self.request) if measured else (None, "")
+        # From here on, as a code generator that is loaded first takes some seconds.
+        self.end = time.monotonic() + seconds
 
     def run(self, wanted: Callable[[Change], bool]) -> Proposals:
         """Compile all changes, then measure them in the order of the model."""

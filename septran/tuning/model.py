@@ -41,7 +41,7 @@ from septran.tile.analyses.loops import most_iterations, ranges_of, trips, walk
 from septran.tile.analyses.tallies import amount as exact_amount
 from septran.tile.interpret.storage import evaluate_index
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
-from septran.timing.schedule import Schedule
+from septran.timing.schedule import UnitSchedule
 from septran.tuning.cache_model import CacheModel, Times, has_caches
 from septran.tuning.operations import instruction_of, operations, rate_of, space
 
@@ -125,7 +125,7 @@ class Prediction:
     units_used: int
     """The number of those that have work."""
     notes: tuple[str, ...] = NOTES
-    schedule: Schedule | None = None
+    schedule: UnitSchedule | None = None
     """When each unit works, on machines whose units have queues (DSAs), else None."""
     bound: CycleBound | None = None
     """The cycles that no schedule of the program goes below, on these machines."""
@@ -206,11 +206,19 @@ def _predicted(program: TileProgram, original: TileProgram) -> Prediction:
         return Prediction(limits, units, used, NOTES + unknown)
     hertz = (program.machine.clock_mhz or 0.0) * 1e6
     schedule, notes = _schedule(backend, original)
-    bound = cycle_bound(program)
+    bound = least_cycles(program)
     return Prediction(limits, units, used, notes + unknown, schedule, bound, hertz)
 
 
-def _schedule(backend: Backend, program: TileProgram) -> tuple[Schedule | None, tuple[str, ...]]:
+def least_cycles(program: TileProgram) -> CycleBound | None:
+    """The cycles that no schedule of a program goes below; None where units have no cycles."""
+    simulated = backend_of(program.machine.backend).simulated
+    return cycle_bound(supposed(program)) if simulated else None
+
+
+def _schedule(
+    backend: Backend, program: TileProgram
+) -> tuple[UnitSchedule | None, tuple[str, ...]]:
     """The schedule with what it assumes; none of a program that no code is made for."""
     if backend.schedule is None:
         return None, NOTES

@@ -13,7 +13,7 @@ from septran.errors import SepTranError, nearest
 from septran.targets.base import Source
 from septran.tile.ledger import Ledger, ledger
 from septran.tile.pipeline import PassResult, place
-from septran.tuning.model import Prediction, predict
+from septran.tuning.model import Prediction, least_cycles, predict
 from septran.views.maps.access_map import AccessMap, access_map
 from septran.views.maps.element import Journey, follow
 from septran.views.maps.layout_map import LayoutMap, layout_map
@@ -218,8 +218,9 @@ class Explanation:
 
     def _figures(self) -> str:
         moved = f"{str(self.ledger).rstrip()}\n"
-        if self.prediction.bound is not None:
-            moved += f"{self.prediction.bound}\n"
+        bound = least_cycles(self.tile_program)
+        if bound is not None:
+            moved += f"{bound}\n"
         remarks = _headed("Remarks", remarks_text(self.remarks), "-")
         return f"{_headed('Data movement', moved, '-')}\n{remarks}"
 

@@ -8,7 +8,7 @@ from septran.timing import steps
 from septran.timing.clock import Clock, Cost
 from septran.timing.schedule import schedule_of
 from septran.timing.steady import Steady
-from septran.timing.steps import Flag, Meet, Name, Repeat, When, Work, run
+from septran.timing.steps import BranchStep, CommandStep, FlagStep, Meet, Name, Repeat, run
 
 
 def number(value):
@@ -16,12 +16,12 @@ def number(value):
 
 
 def work(queue, cost):
-    return Work(number(queue), number(("work", queue)), number(cost))
+    return CommandStep(number(queue), number(("work", queue)), number(cost))
 
 
 def flag(sets, source, target, at=0):
     where = at if callable(at) else number(at)
-    return Flag(sets, number(source), number(target), where)
+    return FlagStep(sets, number(source), number(target), where)
 
 
 def clock(**more):
@@ -80,7 +80,7 @@ def test_a_meeting_waits_for_all_queues():
 
 
 def test_names_and_conditions_follow_the_loop():
-    inner = When(lambda v: v[1] > 1, (work(1, SUM),))
+    inner = BranchStep(lambda v: v[1] > 1, (work(1, SUM),))
     body = Repeat(0, number(4), (Name(1, lambda v: v[0] * 2 % 3), inner))
     # 0, 2, 1, 0: once.
     assert timed([body], places=2).cycles == 1 + 7
@@ -93,7 +93,7 @@ def pipelined(extent, stages=2, varies=False):
     slot = lambda v: v[0] % stages  # noqa: E731
     body = (
         flag(False, 1, 0, slot), work(0, COPY), flag(True, 0, 1, slot),
-        flag(False, 0, 1, slot), Work(number(1), kind, cost), flag(True, 1, 0, slot),
+        flag(False, 0, 1, slot), CommandStep(number(1), kind, cost), flag(True, 1, 0, slot),
     )  # fmt: skip
     free = tuple(flag(True, 1, 0, n) for n in range(stages))
     return (*free, Repeat(0, number(extent), body, varies), work(0, COPY))
@@ -124,7 +124,7 @@ def test_iterations_that_differ_are_not_skipped():
     # Every tenth sum takes longer; the rest looks like a steady state.
     kind = lambda v: v[0] % 10 == 9  # noqa: E731
     cost = lambda long: Cost(100.0) if long else SUM  # noqa: E731
-    loop = Repeat(0, number(100), (Work(number(1), kind, cost),) * 3)
+    loop = Repeat(0, number(100), (CommandStep(number(1), kind, cost),) * 3)
     assert timed([loop]).cycles == 1 + 3 * (90 * 7 + 10 * 100)
 
 

@@ -122,7 +122,17 @@ def test_no_time_tries_nothing():
 
 def test_the_report_has_changes_that_were_tried():
     sizes = [word for n, e in SIZES.items() for word in ("-s", f"{n}={e}")]
-    command = ["explain", "gemm", "--on", "dsa-sim", "--format", "report", "--seconds", "2", *sizes]
+    command = [
+        "explain",
+        "gemm",
+        "--on",
+        "dsa-sim",
+        "--format",
+        "report",
+        "--seconds",
+        "20",
+        *sizes,
+    ]
     result = CliRunner().invoke(app, [*command, "--json"])
     assert result.exit_code == 0, result.output
     data = json.loads(result.output)

@@ -9,7 +9,7 @@ from typing import Any
 
 from septran.format_units import time_text
 from septran.tile.pipeline import PassResult
-from septran.timing.schedule import Schedule
+from septran.timing.schedule import UnitSchedule
 from septran.tuning.model import Prediction
 from septran.views.explanation import Explanation, Unavailable
 from septran.views.panels.ledger import ledger_panel
@@ -98,7 +98,7 @@ def _overlapping(prediction: Prediction) -> str:
     return "" if known else " where everything overlaps"
 
 
-def _unit_table(schedule: Schedule) -> list[Markup]:
+def _unit_table(schedule: UnitSchedule) -> list[Markup]:
     """What each unit does in the schedule, and for what it waits."""
     rows = [
         (unit.name, f"{unit.busy:,}", f"{unit.busy / schedule.cycles:.0%}", f"{unit.first:,}",

@@ -22,15 +22,26 @@ from septran.simulator.hardware import Hardware
 from septran.targets.dsa.code.codegen import is_buffer
 from septran.targets.dsa.lowering import lower_program
 from septran.targets.dsa.schedule.costs import CommandCosts
-from septran.targets.dsa.schedule.expressions import Names
+from septran.targets.dsa.schedule.expressions import ControlVariables
 from septran.tile.analyses.indirect import indirect, supposed_tables
 from septran.tile.nodes import TileProgram
 from septran.timing.clock import Clock
-from septran.timing.schedule import Schedule, schedule_of
-from septran.timing.steps import Flag, Meet, Name, Number, Repeat, Share, Step, When, Work, run
+from septran.timing.schedule import UnitSchedule, schedule_of
+from septran.timing.steps import (
+    BranchStep,
+    CommandStep,
+    FlagStep,
+    Meet,
+    Name,
+    Number,
+    Repeat,
+    ShareStep,
+    Step,
+    run,
+)
 
 
-def work_out(program: TileProgram, tables: Mapping[str, Any] | None = None) -> Schedule:
+def work_out(program: TileProgram, tables: Mapping[str, Any] | None = None) -> UnitSchedule:
     """Work out when each unit works in a program on a DSA; raises TargetError as its code does.
 
     `tables` has what tensors of indices hold, by name; where it is None, they hold what
@@ -54,7 +65,7 @@ class _Control:
     """Turns statements into steps."""
 
     machine: Machine
-    names: Names = field(default_factory=Names)
+    names: ControlVariables = field(default_factory=ControlVariables)
     values: list[int] = field(default_factory=list)
     memories: dict[Any, int] = field(default_factory=dict)
     """The number of each buffer's memory, of the core's."""
@@ -100,7 +111,7 @@ class _Control:
         if isinstance(statement, tirx.IfThenElse):
             condition = self._deciding(statement.condition)
             other = self._steps(statement.else_case) if statement.else_case else ()
-            return (When(condition, self._steps(statement.then_case), other),)
+            return (BranchStep(condition, self._steps(statement.then_case), other),)
         if isinstance(statement, tirx.For):
             return self._loop(statement)
         if isinstance(statement, tirx.Evaluate):
@@ -135,7 +146,7 @@ class _Control:
         if not dealt:
             return (loop,)
         self.spread = False
-        return (Share(self._sharing(extent)), loop, Share(lambda _: 1))
+        return (ShareStep(self._sharing(extent)), loop, ShareStep(lambda _: 1))
 
     def _sharing(self, extent: Number) -> Number:
         """How many cores have something of a loop that is dealt out."""
@@ -153,7 +164,7 @@ class _Control:
         arguments = {a.name: value for a, value in zip(command.arguments, given, strict=True)}
         if command.name in ("set_flag", "wait_flag"):
             ends = (self.names.function(arguments[n]) for n in ("src", "dst", "flag"))
-            return (Flag(command.name == "set_flag", *ends),)
+            return (FlagStep(command.name == "set_flag", *ends),)
         texts = [repr(name)]
         for argument, value in zip(command.arguments, given, strict=True):
             if argument.kind == ADDRESS:
@@ -162,7 +173,7 @@ class _Control:
                 texts.append("0" if argument.kind == VALUE else self.names.text(value))
                 self.decide |= set() if argument.kind == VALUE else self.names.loops(value)
         key = self.names.compiled(f"({', '.join(texts)})")
-        return (Work(self.names.function(arguments["queue"]), key, self.costs.of),)
+        return (CommandStep(self.names.function(arguments["queue"]), key, self.costs.of),)
 
     def _deciding(self, expression: Any) -> Number:
         """The function of an expression on which it depends what is done."""

@@ -32,7 +32,7 @@ _KNOWN: dict[str, Any] = {
 
 
 @dataclass
-class Names:
+class ControlVariables:
     """The places of variables in the list of values."""
 
     places: dict[Any, int] = field(default_factory=dict)
