@@ -278,6 +278,10 @@ def test_tasks_are_found_in_a_file(tmp_path, raises_at):
     assert caught.value.hint == "did you mean 'entry'?"
     with pytest.raises(errors.LoadError, match="no logic file"):
         task.load_logic(tmp_path / "none.py")
+    file.write_text(file.read_text() + "ENTRY = 'one'\n")
+    with pytest.raises(errors.LoadError, match="ENTRY is 'one', which is no task") as caught:
+        task.load_entry(file)
+    assert caught.value.hint == "name the task itself: ENTRY = one"
     file.write_text("x = 1\n")
     with pytest.raises(errors.LoadError, match="it defines no task"):
         task.load_entry(file)

@@ -135,6 +135,12 @@ def find_entry(module: ModuleType, name: str | None = None) -> Task:
     marked = getattr(module, "ENTRY", tasks.get(stem))
     if isinstance(marked, Task):
         return marked
+    if marked is not None:
+        raise LoadError(
+            f"ENTRY is {marked!r}, which is no task",
+            Location(file, 1),
+            hint=f"name the task itself: ENTRY = {marked if str(marked) in tasks else 'my_gemm'}",
+        )
     public = [t for n, t in tasks.items() if not n.startswith("_") and t.name == t.variant]
     own = [t for t in public if t.file == file] or public
     for candidates in ([t for t in own if not t.leaf], own):
