@@ -11,12 +11,17 @@ from torch import Tensor
 import septran
 from benchmarks.models import logic
 from benchmarks.models.minilm import EPS, HEADS, LAYERS, Weights
+from septran.targets.cpu.run.isa import host_arch, processor
 
-MEASURED = {"AVX512": (64, 128), "AVX2": (16, 16)}
-"""By torch's word for the vectors: rows up to which weights in panels were faster, and the width of
-the fastest panels, on Zen 5 and on Zen 3. Panels as wide as a register tile are one stream, which
-matters more the slower memory is."""
-FEW_ROWS, WIDTH = MEASURED.get(torch.backends.cpu.get_cpu_capability(), MEASURED["AVX2"])
+MEASURED = {"znver5": (64, 128), "cascadelake": (64, 48), "znver3": (16, 16)}
+"""By processor: rows up to which weights in panels were faster, and the fastest panels' width.
+Those as wide as a register tile are one stream, which matters more the slower memory is."""
+OTHERS = {"AVX512": (64, 48)}
+"""Of other processors, by torch's word for the vectors."""
+FEW_ROWS, WIDTH = MEASURED.get(
+    processor(host_arch()),
+    OTHERS.get(torch.backends.cpu.get_cpu_capability(), MEASURED["znver3"]),
+)
 
 
 @dataclass(frozen=True)
