@@ -121,7 +121,8 @@ class _Cases:
         except SepTranError:
             return [1, 2, 3, 17, 33, 65]  # the case itself will say what is wrong
         values = (s.value for i in mapping.instances for s in i.tunables.values())
-        tiles = {v for v in values if isinstance(v, int) and 1 < v <= LARGEST_TILE}
+        # Some are integers that remember what they are rounded up to.
+        tiles = {int(v) for v in values if isinstance(v, int) and 1 < v <= LARGEST_TILE}
         near = {size for tile in tiles for size in (tile - 1, tile, tile + 1)}
         return sorted(near | {3, 17} | {2 * tile + 1 for tile in tiles if 2 * tile < LARGEST_TILE})
 
