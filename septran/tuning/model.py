@@ -131,6 +131,8 @@ class Prediction:
     """The cycles that no schedule of the program goes below, on these machines."""
     hertz: float = 0.0
     """Cycles a second, where there are cycles: times are then those of the cycles."""
+    computing: frozenset[str] = frozenset()
+    """The units that compute, of those of the schedule and the bound."""
     total: float | None = None
     """The time of all steps in turn, on a machine with caches (`cache_model`); None of others."""
 
@@ -173,8 +175,8 @@ class Prediction:
         """The busiest resource; None for a program that does nothing."""
         if self.bound is not None and self.hertz:
             by = self.bound.by
-            computes = any(n.kind == "compute" and n.name == by.name for n in self.limits)
-            return Limit("compute" if computes else "edge", by.name, by.total, self.seconds)
+            kind = "compute" if by.name in self.computing else "edge"
+            return Limit(kind, by.name, by.total, self.seconds)
         return self.limits[0] if self.limits else None
 
 
@@ -207,7 +209,8 @@ def _predicted(program: TileProgram, original: TileProgram) -> Prediction:
     hertz = (program.machine.clock_mhz or 0.0) * 1e6
     schedule, notes = _schedule(backend, original)
     bound = least_cycles(program)
-    return Prediction(limits, units, used, notes + unknown, schedule, bound, hertz)
+    computing = frozenset(one.queue for one in program.machine.instructions)
+    return Prediction(limits, units, used, notes + unknown, schedule, bound, hertz, computing)
 
 
 def least_cycles(program: TileProgram) -> CycleBound | None:

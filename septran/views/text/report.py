@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from septran.errors import SepTranError
 from septran.format_units import size_text, time_text
+from septran.machine.model import Machine
 from septran.tile.nodes import Copy
 from septran.tuning.model import Limit, Prediction
 from septran.views.text.movements import Movement, amount_of
@@ -206,6 +207,12 @@ def _difference(now: Prediction, then: Prediction) -> str:
     return f"{time_text(after)} ({after / before - 1:+.0%}){by}"
 
 
+def _units(machine: Machine, instruction: str) -> tuple[str, ...]:
+    """The names under which a prediction may have an instruction: its own, its queue's."""
+    queues = (one.queue for one in machine.instructions if one.name == instruction)
+    return (instruction, *queues)
+
+
 def _lines_behind(explanation: Explanation) -> Iterator[str]:
     """The mapping lines that place what goes along the busiest edge, or bind what computes."""
     bound = explanation.prediction.bound_by
@@ -215,7 +222,7 @@ def _lines_behind(explanation: Explanation) -> Iterator[str]:
     if bound.kind == "compute":
         for instance in explanation.mapping.instances:
             for primitive, setting in (*instance.bindings.items(), *instance.rounded.items()):
-                if setting.value == bound.name:
+                if bound.name in _units(explanation.mapping.machine, setting.value):
                     where = f" [{setting.where}]" if setting.where else ""
                     by = f"{setting.value} by {setting.reason}{where}"
                     yield f"  binding of {primitive} in {instance.name}: {by}"
