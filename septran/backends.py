@@ -110,7 +110,7 @@ class Backend:
     schedule: Callable[[Any], Any] | None = None
     """A function that works out when each unit works in a tile program.
 
-    It returns a `timing.schedule.Schedule`, and raises TargetError as the code generator does.
+    It returns a `timing.schedule.UnitSchedule`, and raises SepTranError where there is none.
     None: nobody can.
     """
     looks: Mapping[str, Callable[[], str]] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from septran.simulator.errors import SimulatedDeadlockError, SimulationError
 from septran.simulator.timing.memory_port import Port
 
 
@@ -43,6 +44,8 @@ class Signal:
     sets: bool
 
 
+MOST_COMMANDS = 500_000
+"""Commands, those of skipped iterations left out, up to which a schedule is worked out."""
 UNLIMITED = 64
 """Commands that wait in a queue of which the machine file gives no depth."""
 
@@ -97,6 +100,7 @@ class Clock:
         """The queues at whose head a flag is missing."""
         self.fruitless: dict[int, int] = {}
         """For each loop, by its identity, how often in turn it was seen not to repeat itself."""
+        self.commands = 0
         self.full = 0.0
         """Cycles that the control core waited for room in queues."""
         self.synced = 0.0
@@ -135,6 +139,9 @@ class Clock:
         self.port.bytes_per_cycle = self.bandwidth / cores
 
     def _put(self, lane: TimedQueue, command: Cost | Signal) -> None:
+        self.commands += 1
+        if self.commands > MOST_COMMANDS:
+            raise SimulationError(f"more than {MOST_COMMANDS:,} commands that do not repeat")
         # A queue of depth d takes entry k once entry k - d has left its place.
         while len(lane.pending) >= lane.depth:
             self._transfer()
@@ -190,7 +197,8 @@ class Clock:
         """Let the next transfer over the port end."""
         ended = self.port.next()
         if ended is None:
-            raise RuntimeError("a control program waits for itself")
+            waiting = ", ".join(lane.name for lane in self.lanes if lane.pending)
+            raise SimulatedDeadlockError(f"deadlock: {waiting} wait for flags that nobody sets")
         number, _, at = ended
         lane = self.lanes[number]
         assert lane.moving is not None

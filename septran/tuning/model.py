@@ -31,7 +31,7 @@ import numpy as np
 
 from septran.backends import Backend, backend_of
 from septran.dtypes import itemsize
-from septran.errors import TargetError
+from septran.errors import SepTranError
 from septran.ir.index import Index, Var
 from septran.ir.primitives import PRIMITIVES
 from septran.machine.model import Instruction, Machine, Memory
@@ -222,13 +222,13 @@ def least_cycles(program: TileProgram) -> CycleBound | None:
 def _schedule(
     backend: Backend, program: TileProgram
 ) -> tuple[UnitSchedule | None, tuple[str, ...]]:
-    """The schedule with what it assumes; none of a program that no code is made for."""
+    """The schedule with what it assumes; none where it cannot be worked out, with the reason."""
     if backend.schedule is None:
         return None, NOTES
     try:
         return backend.schedule(program), SCHEDULE_NOTES
-    except TargetError as error:
-        return None, (f"no code for it, so the least cycles: {error.message}", *NOTES)
+    except SepTranError as error:
+        return None, (f"the least cycles, as no schedule is known: {error.message}", *NOTES)
 
 
 def _in_caches(program: TileProgram) -> Prediction:

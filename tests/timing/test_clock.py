@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from septran.simulator.errors import SimulatedDeadlockError, SimulationError
 from septran.timing import steps
 from septran.timing.clock import Clock, Cost
 from septran.timing.schedule import schedule_of
@@ -129,5 +130,14 @@ def test_iterations_that_differ_are_not_skipped():
 
 
 def test_a_program_that_waits_for_itself_is_no_schedule():
-    with pytest.raises(RuntimeError, match="waits for itself"):
+    with pytest.raises(SimulatedDeadlockError, match="unit wait for flags"):
         _ = timed([flag(False, 0, 1), work(1, SUM)]).cycles
+
+
+def test_what_does_not_repeat_itself_has_an_end(monkeypatch):
+    monkeypatch.setattr("septran.timing.clock.MOST_COMMANDS", 100)
+    with pytest.raises(SimulationError, match="more than 100 commands"):
+        timed([work(1, SUM)] * 101)
+    # Iterations that are skipped are no commands.
+    monkeypatch.setattr(steps, "STEPS", 1)
+    assert timed([Repeat(0, number(10_000), (work(1, SUM),), varies=False)]).cycles == 70_001

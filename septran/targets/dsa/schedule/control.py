@@ -42,8 +42,10 @@ from septran.timing.steps import (
 
 
 def work_out(program: TileProgram, tables: Mapping[str, Any] | None = None) -> UnitSchedule:
-    """Work out when each unit works in a program on a DSA; raises TargetError as its code does.
+    """Work out when each unit works in a program on a DSA.
 
+    Raises TargetError as its code does, SimulatedDeadlockError for queues that wait for each other,
+    and SimulationError for a program with very many commands that do not repeat themselves.
     `tables` has what tensors of indices hold, by name; where it is None, they hold what
     `supposed_tables` says.
     """
