@@ -18,6 +18,7 @@ from septran.commands import (
     explain,
     export,
     fuzz,
+    journal,
     lint,
     machines,
     matrix,
@@ -34,8 +35,8 @@ from septran.errors import SepTranError
 from septran.torch_when_needed import import_torch_when_needed
 
 COMMANDS = (
-    run, explain, check, compare, tune, lint, trust, schema, machines, ops, matrix, export, warm,
-    emulate, fuzz, mcp, notebooks, cache, doctor,
+    run, explain, check, compare, tune, journal, lint, trust, schema, machines, ops, matrix, export,
+    warm, emulate, fuzz, mcp, notebooks, cache, doctor,
 )  # fmt: skip
 """The commands, in the order of the help."""
 FULL_TRACEBACK = "SEPTRAN_FULL_TRACEBACK"

@@ -40,6 +40,13 @@ Patience = Annotated[
 Model = Annotated[
     bool, typer.Option("--model", help="Run nothing: the performance model alone decides.")
 ]
+JournalFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal", metavar="FILE",
+        help="Take what was tried before from this file, and write what is tried to it.",
+    ),
+]  # fmt: skip
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the best as a mapping file."),
@@ -64,6 +71,7 @@ def tune(
     seconds: Seconds = None,
     patience: Patience = 30.0,
     model: Model = False,
+    journal: JournalFile = None,
     output: Output = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -79,6 +87,7 @@ def tune(
       septran tune gemm --on dsa-sim --try block_M=32,64,128 -o gemm.mapping.yaml
       septran tune attention -m mine.mapping.yaml -s N=4096 --runs 20 --seconds 60
       septran tune gemm --on nvidia-h200 --dtype float16 --try block_K=32,64,128 --model
+      septran tune softmax --on dsa-sim --try block_rows=2,4,8 --journal tried.sqlite
     """  # noqa: D301  # \b is typer's mark for lines to keep
     from septran.tuning.tuner import SearchLimits, search
 
@@ -87,7 +96,7 @@ def tune(
     found = search(
         asked.logic, asked.mapping, tried=dict(map(_tried, tried or ())),
         limits=SearchLimits(runs, seconds, patience), measured=False if model else None,
-        report=_report, **asked.settings,
+        journal=journal, report=_report, **asked.settings,
     )  # fmt: skip
     tuning = found.run()
     if sys.stderr.isatty():

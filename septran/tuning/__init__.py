@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from septran.stage import view
@@ -28,6 +29,7 @@ def tune(
     seconds: float | None = None,
     patience: float = 30.0,
     measured: bool | None = None,
+    journal: str | Path | None = None,
     background: bool = False,
 ) -> Tuning:
     """Search the values of a mapping's `!tune`, and return the best as a mapping file.
@@ -52,6 +54,9 @@ def tune(
         patience: Seconds that a candidate may take to run before it is ended.
         measured: Whether to run candidates; where None, if the machine is here or is
             simulated. The model alone decides otherwise.
+        journal: A file of what was tried before, made where there is none. What it has of this
+            program, machine, code and host is not run again; what is tried is written to it at
+            once, so that a search that was killed goes on where it was, and two may share it.
         background: Search beside the notebook, and return a `Job` at once: its `explore()`
             shows how far it is and a button that stops it, its `result()` is the `Tuning`.
 
@@ -63,7 +68,7 @@ def tune(
     named = {
         "machine": machine, "shapes": shapes, "dtypes": dtypes, "tunables": tunables,
         "static": static, "scalars": scalars, "tried": tried, "measured": measured,
-        "limits": SearchLimits(runs, seconds, patience),
+        "journal": journal, "limits": SearchLimits(runs, seconds, patience),
     }  # fmt: skip
     found = search(logic, mapping, **named)
     if not background:

@@ -27,12 +27,14 @@ from septran.errors import CallError, SepTranError, nearest
 from septran.mapping.tune import Candidate, Point
 from septran.request import CompileRequest, Logic
 from septran.runtime.accuracy import Accuracy, compare, error_bounds
+from septran.runtime.cache import without_places
 from septran.runtime.checks import product_rules
 from septran.runtime.gpu import runs_here
 from septran.runtime.kernel import Kernel
 from septran.runtime.stages import Stages
 from septran.task import Task
 from septran.tuning.candidates import CandidateValues
+from septran.tuning.journal import RECALLED, Journal, entry_of, key_of, recalled
 from septran.tuning.measuring import MeasuringWorker, Stopped
 from septran.tuning.model import predict
 from septran.tuning.tuning import Trial, Tuning
@@ -87,6 +89,8 @@ class Search:
     measured: bool
     scalars: Mapping[str, Any]
     report: Progress
+    journal: Journal | None = None
+    """What was tried before, where this search writes what it tries, too."""
     trials: dict[int, Trial] = field(default_factory=dict)
     before: Trial | None = None
     """The trial of the unchanged mapping, where it leaves nothing open."""
@@ -204,7 +208,23 @@ class Search:
             yield trial
 
     def _measured(self, trial: Trial) -> Trial:
-        """Compile, run, compare and time a candidate."""
+        """Compile, run, compare and time a candidate, or recall what a journal has of it."""
+        if self.journal is None:
+            return self._ran(trial)
+        try:
+            stages = self.stages(trial.point)
+            program, mapping = stages.tile_program, without_places(str(stages.mapping))
+        except SepTranError as error:
+            return replace(trial, kind="failed", message=_reason(error))
+        key = key_of(program, mapping, self.scalars, SEED)
+        known = self.journal.find(key)
+        if known is not None and known.kind in RECALLED:
+            return recalled(known, trial)
+        done = self._ran(trial)
+        self.journal.add(entry_of(done, key, self.request.entry.name, program))
+        return done
+
+    def _ran(self, trial: Trial) -> Trial:
         try:
             kernel = compile_request(self._at(trial.point))
             kernel.save(self.folder / str(trial.number))
@@ -248,6 +268,9 @@ class Search:
             finalists.append(self.before)
         if len(finalists) < 2 or finalists[0].cycles is not None:
             return
+        for trial in finalists:
+            if trial.recalled:  # what was not run has not been compiled, either
+                compile_request(self._at(trial.point)).save(self.folder / str(trial.number))
         times: dict[int, list[float]] = {trial.number: [] for trial in finalists}
         for _ in range(ROUNDS):
             for trial in finalists:
@@ -296,6 +319,7 @@ def search(
     tried: Mapping[str, Sequence[Candidate]] | None = None,
     limits: SearchLimits,
     measured: bool | None = None,
+    journal: str | Path | None = None,
     report: Progress = lambda search, trial, total: None,
 ) -> Search:
     """Return a search that is ready to run; raises SepTranError for what cannot be searched."""
@@ -317,8 +341,9 @@ def search(
         )
     runs = runs_here(request.backend) if measured is None else measured
     values = _scalars(request.entry, scalars)
+    kept = None if journal is None else Journal.at(journal)
     return Search(
-        request, WrittenMapping.of(request.mapping), choices, limits, runs, values, report
+        request, WrittenMapping.of(request.mapping), choices, limits, runs, values, report, kept
     )
 
 

@@ -54,6 +54,8 @@ class Trial:
     """Cycles of a simulated call; None on real machines."""
     message: str = ""
     """The reason why it has no time; empty where it has one."""
+    recalled: bool = False
+    """Whether its outcome is from a journal, and it was not run in this search."""
 
     @property
     def cost(self) -> float | None:
@@ -66,7 +68,7 @@ class Trial:
         return {
             "number": self.number, "values": values, "kind": self.kind,
             "predicted": self.predicted, "seconds": self.seconds, "cycles": self.cycles,
-            "message": self.message,
+            "message": self.message, "recalled": self.recalled,
         }  # fmt: skip
 
 
@@ -163,6 +165,8 @@ class Tuning(Displayable):
 
     def __str__(self) -> str:
         part = "" if self.complete else " (stopped)"
+        known = sum(trial.recalled for trial in self.trials)
+        part += f"; {known} of them from the journal" if known else ""
         head = f"{self.name} on {self.machine}: {self.size} combinations, {self.outcomes}{part}"
         rows = [f"  {self.gain}"] if self.gain else []
         rows += [_row(trial) for trial in self.ordered[:SHOWN]]

@@ -59,6 +59,10 @@ VIEWS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "live": "live.explore_profiles",
         },
         "septran.tuning.tuning.Tuning": {"html": "tuning.tuning_panel"},
+        "septran.tuning.journal.Journal": {
+            "html": "journal.journal_panel",
+            "table": "journal.journal_table",
+        },
         "septran.tuning.tuner.Search": {"job": "tuning.tuning_job"},
         "septran.views.explanation.Explanation": {"live": "live.explore_explanation"},
         "septran.views.timelines.timeline.Timeline": {"live": "live.explore_timeline"},
