@@ -11,7 +11,7 @@ import typer
 from septran.backends import backend_of
 from septran.commands import arguments as options
 from septran.commands.arguments import CommandOptions, print_json, request, require_writable
-from septran.commands.emulated import emulate
+from septran.commands.emulate import emulate_operator
 from septran.commands.trust import offer
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def run(
         return
     _only_simulated(asked.mapping.machine.backend, profiled)
     if emulated:
-        emulate(asked, seed, trace, as_json, timeline)
+        emulate_operator(asked, seed, trace, as_json, timeline)
         return
     if threads is not None:
         _use_threads(asked.mapping.machine.backend, threads)
