@@ -10,25 +10,9 @@ import pytest
 from septran.agent.folder import Folder, OutsideFolderError
 from septran.agent.server import Calls, NoServerPackageError, ToolFailure, serve
 from septran.agent.tools import TOOLS
+from tests.twice import with_example
 
-LOGIC = '''
-"""Twice each element."""
-from septran import task
-
-EXAMPLE = {"M": 40, "N": 24}
-
-@task.define(leaf=True)
-def twice_tile(Y, X):
-    Y[:, :] = X + X
-
-@task.define
-def twice(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
-    rows = task.tunable("block_M")
-    Yp = task.partition(Y, shape=(rows, Y.shape[1]))
-    Xp = task.partition(X, shape=(rows, X.shape[1]))
-    for i in task.parallel_range(Yp.shape[0]):
-        task.launch(twice_tile, Yp[i, 0], Xp[i, 0])
-'''
+LOGIC = with_example(rows=40, columns=24)
 HOSTILE = {
     "crash": "import os; os.kill(os.getpid(), 11)",
     "exit": "import os; os._exit(0)",

@@ -17,25 +17,9 @@ from septran.errors import MappingError
 from septran.targets.registry import has_emulator
 from septran.tile.nodes import Wait
 from tests.tiers import slow_but
+from tests.twice import with_example
 
-LOGIC = '''
-"""Twice each element."""
-from septran import task
-
-EXAMPLE = {"M": 300, "N": 40}
-
-@task.define(leaf=True)
-def twice_tile(Y, X):
-    Y[:, :] = X + X
-
-@task.define
-def twice(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
-    rows = task.tunable("block_M")
-    Yp = task.partition(Y, shape=(rows, Y.shape[1]))
-    Xp = task.partition(X, shape=(rows, X.shape[1]))
-    for i in task.parallel_range(Yp.shape[0]):
-        task.launch(twice_tile, Yp[i, 0], Xp[i, 0])
-'''
+LOGIC = with_example(rows=300, columns=40)
 MAPPING = """
 machine: cpu-x86
 rules:

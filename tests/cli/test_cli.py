@@ -16,24 +16,10 @@ from septran.cli import COMMANDS, app
 from septran.commands.arguments import value_of
 from septran.machine.loader import mappings_root
 from tests.tiers import slow_where
+from tests.twice import LOGIC
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("-s", "M=65", "-s", "N=33", "-s", "K=17")
-LOGIC = """
-from septran import task
-
-@task.define(leaf=True)
-def twice_tile(Y, X):
-    Y[:, :] = X + X
-
-@task.define
-def twice(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
-    rows = task.tunable("block_M")
-    Yp = task.partition(Y, shape=(rows, Y.shape[1]))
-    Xp = task.partition(X, shape=(rows, X.shape[1]))
-    for i in task.parallel_range(Yp.shape[0]):
-        task.launch(twice_tile, Yp[i, 0], Xp[i, 0])
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
