@@ -6,14 +6,12 @@ Logic is a user's Python: it may crash, hang or fill the memory, which costs one
 from __future__ import annotations
 
 import os
-import sys
 import traceback
-from pathlib import Path
 from typing import Any
 
 from septran.agent.tools import TOOLS
 from septran.errors import Errors, SepTranError
-from septran.tuning.answering import answer_requests
+from septran.tuning.answering import answer_requests, bound_memory
 
 SPARE_BYTES = "SEPTRAN_AGENT_BYTES"
 """The variable with the bytes of memory that calls may use beside the compiler itself."""
@@ -21,7 +19,7 @@ SPARE_BYTES = "SEPTRAN_AGENT_BYTES"
 
 def main() -> None:
     """Answer requests until there are no more."""
-    _bound_memory(int(os.environ.get(SPARE_BYTES, 4 << 30)))
+    bound_memory(int(os.environ.get(SPARE_BYTES, 4 << 30)))
     answer_requests(answer)
 
 
@@ -44,17 +42,6 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 def _mistake(error: SepTranError) -> dict[str, Any]:
     where = str(error.where) if error.where else ""
     return {"code": error.code, "message": error.message, "where": where, "hint": error.hint or ""}
-
-
-def _bound_memory(spare: int) -> None:
-    """Limit the address space, so that logic that needs too much fails alone."""
-    if sys.platform != "linux":
-        return
-    import resource
-
-    now = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (now + spare, most))
 
 
 if __name__ == "__main__":

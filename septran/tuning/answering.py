@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from septran.torch_when_needed import import_torch_when_needed
@@ -35,6 +36,17 @@ def answer_requests(answer: Answer) -> None:
             found = {"kind": "failed", "message": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(found) + "\n")
         answers.flush()
+
+
+def bound_memory(spare: int) -> None:
+    """Limit the address space to so many bytes more: what needs too much fails alone."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    now = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + spare, most))
 
 
 def _end_with_the_parent() -> None:

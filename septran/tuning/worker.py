@@ -7,7 +7,6 @@ is discarded.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from septran.runtime.checks import Guarded
 from septran.runtime.gpu import on_device
 from septran.runtime.kernel import Kernel
 from septran.runtime.profile import Profile
-from septran.tuning.answering import answer_requests
+from septran.tuning.answering import answer_requests, bound_memory
 
 SPARE_BYTES = 4 << 30
 """The bytes of memory that a candidate may use besides its tensors."""
@@ -36,12 +35,14 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     With ``results`` the outputs are written into that folder, for the parent to compare.
     """
     kernel = load(request["kernel"])
-    _bound_memory(kernel)
+    tensors = kernel.specialisations[-1].tensors
+    bytes_of_all = sum(8 * int(np.prod(t.shape or ())) for t in tensors)
+    bound_memory(bytes_of_all + SPARE_BYTES)
     inputs = kernel.sample(request["seed"])
     outputs = _outputs(kernel)
     scalars = request["scalars"]
-    arrays = [*inputs.values(), *(guarded.array for guarded in outputs.values())]
-    with on_device(arrays, kernel.device) as (_, moved):
+    passed = [*inputs.values(), *(guarded.array for guarded in outputs.values())]
+    with on_device(passed, kernel.device) as (_, moved):
         kernel(
             *moved[: len(inputs)],
             out=dict(zip(outputs, moved[len(inputs) :], strict=True)),
@@ -61,19 +62,6 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
 def _outputs(kernel: Kernel) -> dict[str, Guarded]:
     tensors = kernel.specialisations[-1].tensors
     return {t.name: Guarded.of(t, None) for t in tensors if t.writes}
-
-
-def _bound_memory(kernel: Kernel) -> None:
-    """Limit the address space, so that a candidate that needs too much fails alone."""
-    if sys.platform != "linux":
-        return
-    import resource
-
-    tensors = kernel.specialisations[-1].tensors
-    arrays = sum(8 * int(np.prod(t.shape or ())) for t in tensors)
-    now = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (now + 8 * arrays + SPARE_BYTES, most))
 
 
 if __name__ == "__main__":
