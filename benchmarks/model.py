@@ -98,9 +98,7 @@ def pairs(operator: str, machine: str, count: int, seed: int) -> Iterator[Pair]:
 
 
 def _request(operator: str, mapping: Any) -> CompileRequest:
-    return CompileRequest.of(
-        operator, mapping, machine=None, shapes=None, dtypes=None, tunables=None, static=None
-    ).with_example()
+    return CompileRequest.of(operator, mapping).with_example()
 
 
 def _tunables(request: CompileRequest) -> dict[str, int]:

@@ -24,6 +24,7 @@ from typing import Any
 from septran.argument_checks import as_writable_path
 from septran.backends import backend_of
 from septran.errors import CallError
+from septran.machine.model import Machine
 from septran.runtime.cache import cache_key
 from septran.stage import Displayable, view
 from septran.targets.registry import target_for
@@ -147,6 +148,7 @@ class Journal(Displayable):
             cost = f"{entry.cycles:,} cycles" if entry.cycles else ""
             cost = cost or (f"{entry.seconds:.3g} s" if entry.seconds else entry.message)
             values = ", ".join(f"{name}={value}" for name, value in entry.point.items())
+            values = values or "the mapping as it is"
             rows.append(f"  {entry.logic} on {entry.machine}: {values}: {entry.kind}, {cost}")
         return "\n".join(rows)
 
@@ -160,9 +162,8 @@ def recalled(entry: JournalEntry, trial: Trial) -> Trial:
     )  # fmt: skip
 
 
-def entry_of(trial: Trial, key: str, logic: str, program: TileProgram) -> JournalEntry:
+def entry_of(trial: Trial, key: str, logic: str, machine: Machine) -> JournalEntry:
     """The entry of a candidate that was just tried."""
-    machine = program.machine
     host = "" if backend_of(machine.backend).simulated else host_name()
     values = json.dumps(trial.point, default=list)
     return JournalEntry(
@@ -208,7 +209,8 @@ def host_name() -> str:
         lines = info.read_text("utf-8", "replace").splitlines()
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         model = next(iter(names), model)
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    loops = backend_of("cpu").loops
+    usable = loops().cores() if loops else os.cpu_count()
     return " ".join([f"{platform.machine()} {model} x {usable}", *_gpus()])
 
 

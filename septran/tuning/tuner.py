@@ -92,6 +92,8 @@ class Search:
     journal: Journal | None = None
     """What was tried before, where this search writes what it tries, too."""
     trials: dict[int, Trial] = field(default_factory=dict)
+    keys: dict[int, str] = field(default_factory=dict)
+    """The keys of candidates in the journal, by number."""
     before: Trial | None = None
     """The trial of the unchanged mapping, where it leaves nothing open."""
     worker: MeasuringWorker = field(default_factory=MeasuringWorker)
@@ -149,6 +151,8 @@ class Search:
         except Exception as error:  # also a mistake of SepTran itself must not end the search
             kind = "invalid" if isinstance(error, SepTranError) else "failed"
             return replace(trial, kind=kind, message=_reason(error)), None
+        if self.journal is not None:
+            self.keys[trial.number] = self._key(stages)
         # Values may be rounded or unused: what gives the same program is run once.
         first = programs.setdefault(text, trial.number)
         if first != trial.number:
@@ -212,17 +216,20 @@ class Search:
         if self.journal is None:
             return self._ran(trial)
         try:
-            stages = self.stages(trial.point)
-            program, mapping = stages.tile_program, without_places(str(stages.mapping))
+            key = self.keys.get(trial.number) or self._key(self.stages(trial.point))
         except SepTranError as error:
             return replace(trial, kind="failed", message=_reason(error))
-        key = key_of(program, mapping, self.scalars, SEED)
         known = self.journal.find(key)
         if known is not None and known.kind in RECALLED:
             return recalled(known, trial)
         done = self._ran(trial)
-        self.journal.add(entry_of(done, key, self.request.entry.name, program))
+        self.journal.add(entry_of(done, key, self.request.entry.name, self.request.mapping.machine))
         return done
+
+    def _key(self, stages: Stages) -> str:
+        """The key under which a journal has a candidate."""
+        mapping = without_places(str(stages.mapping))
+        return key_of(stages.tile_program, mapping, self.scalars, SEED)
 
     def _ran(self, trial: Trial) -> Trial:
         try:
