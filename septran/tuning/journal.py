@@ -29,7 +29,7 @@ from septran.runtime.cache import cache_key
 from septran.stage import Displayable, view
 from septran.targets.registry import target_for
 from septran.tile.nodes import TileProgram
-from septran.tuning.tuning import KINDS, Trial
+from septran.tuning.tuning import KINDS, Trial, values_text
 
 FORM = 1
 """The number of this form of the table; a file of another one is refused."""
@@ -76,6 +76,11 @@ class JournalEntry:
         """The values by name."""
         found: dict[str, Any] = json.loads(self.values)
         return found
+
+    @property
+    def point_text(self) -> str:
+        """The values in words."""
+        return values_text(self.point) or "the mapping as it is"
 
 
 COLUMNS = tuple(field.name for field in fields(JournalEntry))
@@ -147,9 +152,8 @@ class Journal(Displayable):
         for entry in found:
             cost = f"{entry.cycles:,} cycles" if entry.cycles else ""
             cost = cost or (f"{entry.seconds:.3g} s" if entry.seconds else entry.message)
-            values = ", ".join(f"{name}={value}" for name, value in entry.point.items())
-            values = values or "the mapping as it is"
-            rows.append(f"  {entry.logic} on {entry.machine}: {values}: {entry.kind}, {cost}")
+            subject = f"{entry.logic} on {entry.machine}: {entry.point_text}"
+            rows.append(f"  {subject}: {entry.kind}, {cost}")
         return "\n".join(rows)
 
 

@@ -45,7 +45,7 @@ def _searched(name: str, entries: Sequence[JournalEntry]) -> Iterator[Markup]:
     if not timed:
         return
     rows = [
-        (time_text(_cost(e)), time_text(e.predicted) if e.predicted else "", mono(_values(e)))
+        (time_text(_cost(e)), time_text(e.predicted) if e.predicted else "", mono(e.point_text))
         for e in timed[:10]
     ]
     yield table(("time", "by the model", "values"), rows, ("time", "by the model"))
@@ -54,10 +54,6 @@ def _searched(name: str, entries: Sequence[JournalEntry]) -> Iterator[Markup]:
 
 def _cost(entry: JournalEntry) -> float:
     return entry.seconds or 0.0
-
-
-def _values(entry: JournalEntry) -> str:
-    return ", ".join(f"{name}={value}" for name, value in entry.point.items())
 
 
 def _effects(timed: Sequence[JournalEntry]) -> Iterator[tuple[object, ...]]:

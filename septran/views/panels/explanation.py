@@ -124,7 +124,7 @@ def limits_panel(prediction: Prediction) -> Markup:
     head = ("resource", "amount", "busy for", "of the longest", "at most")
     words = (
         f"predicted {time_text(prediction.seconds)}{_overlapping(prediction)}, "
-        f"{time_text(prediction.without_overlap)} where nothing does; "
+        f"{time_text(prediction.without_overlap)} where nothing overlaps; "
         f"{prediction.units_used} of {prediction.units} units have work"
     )
     notes = [paragraph(f"assumed: {note}") for note in prediction.notes]
