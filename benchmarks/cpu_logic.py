@@ -126,6 +126,15 @@ def attention_lse() -> Cases:
         yield beside("attention_lse", by(1, h, h, m, d), _heads(1, h, h, m, d), work, ())
 
 
+def attention_backward() -> Cases:
+    """The gradient of attention, with what the forward pass left."""
+    for h, m, d in ((8, 512, 64), (8, 1024, 128)):
+        q, k, v = _heads(1, h, h, m, d)
+        o, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)
+        inputs = q, k, v, o, lse, torch.randn_like(q)
+        yield beside("attention_backward", by(1, h, h, m, d), inputs, 10.0 * h * m * m * d, ())
+
+
 def _pages(b: int, g: int, d: int, size: int, longest: int) -> tuple[torch.Tensor, ...]:
     """Keys, values, pages and lengths, from a quarter of the longest on."""
     many = longest // size
@@ -188,6 +197,13 @@ def gated_delta_rule() -> Cases:
         yield beside("gated_delta_rule", by(1, h, t, d, d), inputs, 8.0 * h * t * d * d, ())
 
 
+def linear_recurrence() -> Cases:
+    """Gates of a recurrent block, such as Griffin's, over time."""
+    for b, t, d in ((1, 1024, 2048), (4, 256, 1024)):
+        inputs = torch.rand(b, t, d), torch.randn(b, t, d)
+        yield _bytes("linear_recurrence", inputs, 3)
+
+
 def ssd() -> Cases:
     """Mamba-2's heads of 64 and states of 128, in groups."""
     for t, h, g, p, s in ((1024, 8, 1, 64, 128), (512, 16, 2, 64, 64)):
@@ -209,7 +225,8 @@ _CASES: dict[str, Callable[[], Cases]] = {
     for f in (
         cumsum, logsumexp, cross_entropy, transpose, permute, embedding, embedding_backward,
         causal_conv1d, pool2d, pool2d_backward, swiglu, sliding_attention, attention_lse,
-        paged_attention, paged_prefill, moe, route, moe_layer, gated_delta_rule, ssd, fp8_gemm,
+        attention_backward, paged_attention, paged_prefill, moe, route, moe_layer, gated_delta_rule,
+        linear_recurrence, ssd, fp8_gemm,
     )
 }  # fmt: skip
 NAMES = tuple(_CASES)

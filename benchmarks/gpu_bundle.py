@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 META, CUBIN, PROGRAM, ARRAYS = "case.json", "kernel.cubin", "program.bin", "arrays.npz"
 SAMPLED = 1 << 15
 """Of a larger output so many elements, drawn at random, are compared."""
-LAUNCHER = ("launcher.c", "launcher.h")
+LAUNCHER = ("launcher.c", "launcher.h", "driver.h", "cuda_driver.h")
 
 
 def write(kernel: Kernel, place: Path, meta: Mapping[str, Any], exact: bool) -> None:

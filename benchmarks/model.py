@@ -11,12 +11,14 @@ first, or the best of its first five, beside the fastest of all (1 is best).
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import re
+import signal
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,10 @@ FACTORS = (0.25, 0.5, 1, 2)
 STAGES = ("1", "2", "3")
 TRIES = 4
 """Mappings that are drawn for each that is wanted, as many are refused."""
+
+
+class OutOfTimeError(Exception):
+    """The processor time of an operator is over, whatever is being done."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +68,15 @@ def main() -> None:
     parser.add_argument("--on", default="dsa-sim,npu-cube", help="machines, with commas")
     parser.add_argument("--mappings", type=int, default=50, help="random mappings of each")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="of the processor, of each")
+    parser.add_argument("--small", action="store_true", help="sizes of the first case of each")
     parser.add_argument("--all", action="store_true", help="print each mapping")
     given = parser.parse_args()
     found: list[Pair] = []
     for operator in given.operators or operators.names():
         for machine in given.on.split(","):
-            mine = list(pairs(operator, machine, given.mappings, given.seed))
+            first = _request(operator, machine, given.small)
+            mine = list(pairs(first, given.mappings, given.seed, given.seconds))
             found += mine
             if mine:
                 print(row(mine), flush=True)
@@ -76,29 +85,47 @@ def main() -> None:
     print(total(found))
 
 
-def pairs(operator: str, machine: str, count: int, seed: int) -> Iterator[Pair]:
-    """The shipped mapping of an operator, and up to `count` random ones."""
+def pairs(
+    first: CompileRequest, count: int, seed: int, seconds: float = math.inf
+) -> Iterator[Pair]:
+    """The shipped mapping of an operator, and up to `count` random ones; what fits in the time."""
+    end, timed = time.process_time() + seconds, seconds < math.inf
+    signal.signal(signal.SIGPROF, _out_of_time)
+    operator, machine = first.entry.name, first.mapping.machine.name
     draw = random.Random(f"{operator} {machine} {seed}")  # no secret
     known: set[str] = set()
-    first = _request(operator, machine)
     values = _tunables(first)
     wanted = count + 1
     for n in range(1 + count * TRIES):
-        if len(known) == wanted:
+        if len(known) == wanted or time.process_time() > end:
             return
         request, change = first, "as shipped"
+        signal.setitimer(signal.ITIMER_PROF, max(0.01, end - time.process_time()) if timed else 0)
         try:
             if n:
-                request, change = _drawn(operator, first, values, draw)
+                request, change = _drawn(first, values, draw)
             pair = _pair(request, operator, machine, change, known)
         except SepTranError:
             continue
+        except OutOfTimeError:
+            break
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
         if pair is not None:
             yield pair
 
 
-def _request(operator: str, mapping: Any) -> CompileRequest:
-    return CompileRequest.of(operator, mapping).with_example()
+def _out_of_time(*_: Any) -> None:
+    raise OutOfTimeError
+
+
+def _request(operator: str, mapping: Any, small: bool) -> CompileRequest:
+    if not small:
+        return CompileRequest.of(operator, mapping).with_example()
+    case = operators.cases(operator)[0]
+    return CompileRequest.of(
+        operator, mapping, shapes=case.sizes, dtypes=case.dtype, static=case.static
+    )
 
 
 def _tunables(request: CompileRequest) -> dict[str, int]:
@@ -113,9 +140,9 @@ def _tunables(request: CompileRequest) -> dict[str, int]:
 
 
 def _drawn(
-    operator: str, first: CompileRequest, values: dict[str, int], draw: random.Random
+    first: CompileRequest, values: dict[str, int], draw: random.Random
 ) -> tuple[CompileRequest, str]:
-    """A random mapping of an operator, and how it differs."""
+    """A random mapping of the same, and how it differs."""
     file = Path(str(first.mapping.file))
     stages: list[str] = []
 
@@ -125,7 +152,8 @@ def _drawn(
 
     text = re.sub(r"pipeline: \d+", stage, file.read_text("utf-8"))
     tried = {name: max(1, int(value * draw.choice(FACTORS))) for name, value in values.items()}
-    request = _request(operator, load_mapping(text, folder=file.parent)).with_tunables(tried)
+    mapping = load_mapping(text, folder=file.parent)
+    request = replace(first, mapping=mapping).with_tunables(tried)
     set_to = ", ".join(f"{name}={value}" for name, value in tried.items())
     return request, f"{set_to}; pipeline {' '.join(stages)}"
 

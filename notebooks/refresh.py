@@ -21,6 +21,7 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 
 FOLDER = Path(__file__).parent
 IMAGES = FOLDER / "sources" / "images"
@@ -190,7 +191,10 @@ def stale(name: str) -> list[str]:
     """Run the code of one source; which of the stored outputs are not those of today."""
     made = notebook_of(cells_of((FOLDER / "sources" / f"{name}.md").read_text("utf-8")), "en")
     old = stored(made, FOLDER / f"{name}.ipynb")
-    execute(made)
+    try:
+        execute(made)
+    except CellExecutionError as error:  # the other notebooks are compared all the same
+        return [f"{name}: {error}"]
     found = []
     for then, now in zip(old, filter(is_code, made.cells), strict=True):
         before, after = lasting(then.outputs), lasting(now.outputs)

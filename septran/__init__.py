@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from septran.tile.pipeline import place
     from septran.tile.user_passes import tile_pass
     from septran.tile.verify.verifier import verify
-    from septran.tuning import tune
+    from septran.tuning import tune, tune_shapes
     from septran.views import compare, edit, explain, explore
 
 __version__ = "0.1.0"
@@ -68,6 +68,7 @@ _HOMES = {
     "trace": "septran.task",
     "trust": "septran.targets.dsa.code.trust",
     "tune": "septran.tuning",
+    "tune_shapes": "septran.tuning",
     "verify": "septran.tile.verify.verifier",
 }
 """The module of each public name.
@@ -79,7 +80,7 @@ __all__ = [
     "Kernel", "SepTranError", "__version__", "compare", "compare_profiles", "compile", "edit",
     "explain", "explore", "export", "interpret", "load", "load_machine", "load_mapping",
     "operators", "place", "produce_stages", "resolve", "sequence", "task", "tile_pass", "torch",
-    "trace", "trust", "tune", "verify",
+    "trace", "trust", "tune", "tune_shapes", "verify",
 ]  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Register the magics ``%%logic``, ``%%mapping``, ``%septran``, and show errors in short."""
+    """Register the magics ``%%logic``, ``%%mapping`` and ``%septran``."""
     from septran.views.live import widgets
 
     widgets("magics").load(shell)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import re
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -22,26 +22,29 @@ from septran.commands import (
     lint,
     machines,
     matrix,
-    mcp,
     notebooks,
     ops,
     run,
     schema,
+    servers,
     trust,
     tune,
     warm,
 )
-from septran.errors import SepTranError
+from septran.errors import SepTranError, full_traceback
 from septran.torch_when_needed import import_torch_when_needed
 
 COMMANDS = (
     run, explain, check, compare, tune, journal, lint, trust, schema, machines, ops, matrix, export,
-    warm, emulate, fuzz, mcp, notebooks, cache, doctor,
+    warm, emulate, fuzz, servers, notebooks, cache, doctor,
 )  # fmt: skip
 """The commands, in the order of the help."""
-FULL_TRACEBACK = "SEPTRAN_FULL_TRACEBACK"
 MISTAKE = 1
 """The exit code of a user's mistake and of a wrong result; 2 means a wrong command line."""
+
+
+# Of click, or of the copy of it that newer releases of typer have.
+_UsageError: Any = typer.BadParameter.__base__
 
 
 class _Group(TyperGroup):
@@ -50,8 +53,10 @@ class _Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except _UsageError as error:
+            raise _with_option(error) from None
         except SepTranError as error:
-            if os.environ.get(FULL_TRACEBACK, "0") not in ("", "0"):
+            if full_traceback():
                 raise
             sys.stdout.flush()
             sys.stderr.write(f"{error}\n")
@@ -62,11 +67,19 @@ class _Group(TyperGroup):
             raise typer.Exit(MISTAKE) from None
 
 
+def _with_option(error: Any) -> Exception:
+    """Say how a mapping is passed, where one is an argument too many."""
+    found = re.search(r"unexpected extra argument.*?([^\s(]+\.ya?ml)", error.message)
+    if found is not None:
+        error.message += f"; a mapping is passed by an option: -m {found[1]}"
+    return cast(Exception, error)
+
+
 app = typer.Typer(
     name="septran",
     cls=_Group,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -110,7 +110,8 @@ def compile_request(request: CompileRequest) -> Kernel:
 
     if request.emulate:
         emulator_for(request.backend)  # raises where there is none
-    device = "cpu" if request.emulate else backend_of(request.backend).device
+    on_host = request.emulate or request.backend not in with_code()  # nothing is launched then
+    device = "cpu" if on_host else backend_of(request.backend).device
 
     def retarget(arch: str) -> Kernel:
         machine = replace(request.mapping.machine, arch=arch)

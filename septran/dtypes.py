@@ -7,6 +7,7 @@ type, and refuses those that it cannot.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -55,6 +56,13 @@ SHORT = tuple(name for name in FLOATS if TYPES[name].bits < 32)
 
 POISON = 0xFF
 """The byte of memory that nobody has written: NaN in every float type, -1 in signed integers."""
+C_TYPES: Mapping[str, str] = {
+    "bool": "uint8_t", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t",
+    "uint16": "uint16_t", "int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t",
+    "uint64": "uint64_t", "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
+    "float64": "double", "float8_e4m3fn": "uint8_t", "float8_e5m2": "uint8_t",
+}  # fmt: skip
+"""C types of elements; short floats are their bits."""
 
 
 def itemsize(dtype: str) -> int:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -53,6 +55,17 @@ class SepTranError(Exception):
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
+
+    def _render_traceback_(self) -> list[str]:
+        """What notebooks show: the user's own lines; what SepTran did inside helps nobody."""
+        if full_traceback():
+            return traceback.format_exception(self)
+        return f"{type(self).__name__}: {self}".splitlines()
+
+
+def full_traceback() -> bool:
+    """Return whether mistakes shall come with Python's traceback: SEPTRAN_FULL_TRACEBACK=1."""
+    return os.environ.get("SEPTRAN_FULL_TRACEBACK", "0") not in ("", "0")
 
 
 @dataclass(frozen=True)
@@ -145,6 +158,12 @@ class Errors(SepTranError):
 
     def __str__(self) -> str:
         return "\n".join([*(str(error) for error in self.errors), f"{self.message}."])
+
+
+def is_fault_of_passes(error: SepTranError) -> bool:
+    """Return whether an error, or one of several, is a fault of the compiler's own passes."""
+    inner = error.errors if isinstance(error, Errors) else (error,)
+    return any(isinstance(one, TileError) and one.of_passes for one in inner)
 
 
 def raise_all(errors: Iterable[SepTranError]) -> None:

@@ -119,7 +119,7 @@ class _Search(Generic[S]):
 
     def run(self) -> _Attempt[S]:
         """Return the best of the first attempts that fit, else the nearest to it."""
-        here = self.first
+        here = nearest = self.first
         for _ in range(MOST_STEPS):
             around = list(self._around(here, _groups(here.form.sizes)))
             if not any(a.error is None or self._nearer(a, here) for a in around):
@@ -128,11 +128,16 @@ class _Search(Generic[S]):
             right = [a for a in around if a.error is None]
             if right:
                 return min(right, key=lambda a: a.cycles)
-            nearer = [a for a in around if self._nearer(a, here)]
-            if not nearer:
+            # A step may lead away from what fits and the next one to it, as the room that threads
+            # exchange through is known only of what fits without: so all go down to the end.
+            lower = [a for a in around if self._nearer(a, here)] or [
+                a for a in around if a.shortages
+            ]
+            if not lower:
                 break
-            here = min(nearer, key=lambda a: a.excess)
-        return here
+            here = min(lower, key=lambda a: a.excess)
+            nearest = min(nearest, here, key=lambda a: a.excess)
+        return nearest
 
     @staticmethod
     def _nearer(attempt: _Attempt[S], here: _Attempt[S]) -> bool:

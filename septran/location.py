@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 _PACKAGE = str(Path(__file__).parent)
 _INSIDE = _PACKAGE + os.sep
@@ -42,8 +43,11 @@ class Location:
 
     @property
     def short_file(self) -> str:
-        """The file, relative to the package's parent or the working folder if it lies inside."""
-        return _short(self.file)
+        """The file, relative to the package's parent or the working folder if it lies inside.
+
+        A cell of a notebook is called as the notebook numbers it: ``<cell In[3]>``.
+        """
+        return _cell(self.file) or _short(self.file)
 
     @property
     def of_user(self) -> bool:
@@ -62,10 +66,25 @@ class Location:
         The operator library and the lessons count as user code: it is logic like any other.
         Works in notebook cells, too, as IPython feeds `linecache`.
         """
-        frame = sys._getframe(1)
-        while frame.f_back is not None and _internal(frame.f_code.co_filename):
-            frame = frame.f_back
+        frame = _caller()
         return cls(frame.f_code.co_filename, frame.f_lineno)
+
+
+def variable_of_caller(value: object) -> str | None:
+    """Return the name that a script or a notebook has given to `value`; None where it has none."""
+    frame = _caller()
+    if frame.f_code.co_name != "<module>":
+        return None
+    # Names with underscores are a notebook's own, for what its cells showed last.
+    names = (n for n, held in frame.f_globals.items() if held is value and not n.startswith("_"))
+    return next(names, None)
+
+
+def _caller() -> FrameType:
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
 
 
 def _internal(file: str) -> bool:
@@ -75,6 +94,14 @@ def _internal(file: str) -> bool:
     if any(part in file for part in _NUMERIC):
         return True
     return file.startswith(_LIBRARY) and not any(folder in file for folder in _PACKAGES)
+
+
+def _cell(file: str) -> str | None:
+    """Return what IPython calls a cell; it runs one as a file named by the hash of its text."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython and ipython.get_ipython()
+    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
+    return None if number is None else f"<cell In[{number}]>"
 
 
 def _short(file: str) -> str:

@@ -416,7 +416,7 @@ def _dtypes(entry: Task, dtypes: MappingOf[str, str] | str | None) -> dict[str, 
             raise UnknownDtypeError(message, entry.location, hint=hint)
         if dtype not in ALL:
             message = f"unknown element type {dtype!r} of {name}"
-            raise UnknownDtypeError(message, entry.location, hint=nearest(dtype, ALL))
+            raise UnknownDtypeError(message, hint=nearest(dtype, ALL))
     return found
 
 

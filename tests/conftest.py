@@ -12,6 +12,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from septran import backends
+from septran.targets.registry import target_for
 from tests.tiers import outside_share, share
 
 # A busy machine takes its time for an example: that is no mistake of what is tested.
@@ -176,3 +178,19 @@ class Golden:
 def golden(request: pytest.FixtureRequest) -> Golden:
     folder = request.path.relative_to(TESTS).with_suffix("")
     return Golden(TESTS / "golden" / folder, request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def without_hip(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """AMD's GPUs as a backend that has no code generator."""
+    has = backends._has
+
+    def known(folder: str, module: str) -> bool:
+        return (folder, module) != ("rocm", "target") and has(folder, module)
+
+    for found in (backends.with_code, target_for):
+        found.cache_clear()
+    monkeypatch.setattr(backends, "_has", known)
+    yield
+    for found in (backends.with_code, target_for):
+        found.cache_clear()

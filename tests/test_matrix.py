@@ -1,9 +1,10 @@
-"""The table of operators by machines: all of it is right, and the README has it."""
+"""The table of operators by machines: all of it is right, and the manual has it."""
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from typer.testing import CliRunner
 
 from septran import operators
 from septran.cli import app
+from septran.errors import TargetError
 from septran.matrix import MACHINES, Cell, Matrix, measure_cell, measure_matrix
 from septran.operators import Case
+from septran.runtime.kernel import Kernel
 
 ROOT = Path(__file__).parents[1]
 
@@ -51,9 +54,8 @@ def test_an_operator_without_cases_is_checked_with_its_example(monkeypatch):
     assert operators.cases("softmax") == (Case("softmax", {"M": 1024, "N": 1024}, {}),)
 
 
-@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
-def test_the_readme_has_every_operator_and_machine(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
+def test_the_page_of_operators_has_every_operator_and_machine():
+    text = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
     cells = r" (\d/\d), [^|]* \|" * len(MACHINES)
     rows = re.findall(rf"^\| `(\w+)` \|{cells}$", text, re.M)
     assert [row[0] for row in rows] == list(operators.names())
@@ -61,15 +63,44 @@ def test_the_readme_has_every_operator_and_machine(page):
     assert f"| {' | '.join(MACHINES)} |" in text
 
 
+@pytest.mark.usefixtures("without_hip")
 def test_a_machine_without_code_is_told_and_fails():
     cell = measure_cell(operators.cases("reduce")[0], "amd-mi300x")
     assert not cell.right
     assert "no code generator" in cell.message
     table = Matrix((cell,))
     assert not table.right
-    assert "WRONG" in str(table)
+    assert table.failed
+    assert "refused (SEP501)" in str(table)
+    assert "WRONG" not in str(table)
     assert cell.message in str(table)
-    assert "0/1" in table.to_markdown()
+    assert "| refused (SEP501) |" in table.to_markdown()
+
+
+def test_what_is_refused_is_not_wrong(monkeypatch):
+    case = Case("gemm", {"M": 64, "N": 64, "K": 64}, {}, "float64")
+    refused = measure_cell(case, "tpu-v5e")
+    assert (refused.refused, refused.right, refused.failed) == ("SEP321", False, False)
+    right = measure_cell(operators.cases("softmax")[0], "dsa-sim")
+    both = Matrix((refused, replace(right, machine="tpu-v5e")))
+    assert not both.right
+    assert not both.failed
+    assert "1 of 2 right, 1 refused" in str(both)
+    assert to_dict_of(both) == ["SEP321", ""]
+    # The compiler accepted it, so that an error after that is its own.
+    monkeypatch.setattr(Kernel, "check", lambda *_, **__: raise_error())
+    after = measure_cell(operators.cases("softmax")[0], "dsa-sim")
+    assert (after.refused, after.failed, after.message) == ("", True, "lost [SEP500]")
+    assert Matrix((right, after)).failed
+    assert "WRONG" in str(Matrix((right, after)))
+
+
+def to_dict_of(matrix):
+    return [cell.to_dict()["refused"] for cell in matrix.cells]
+
+
+def raise_error():
+    raise TargetError("lost")
 
 
 @pytest.mark.slow
@@ -99,8 +130,10 @@ def test_the_command_prints_the_table():
     assert f"{cell['cycles']:,} cycles" in rows[0]
 
 
-def test_the_command_fails_where_a_cell_does():
-    assert "WRONG" in run("--operators", "reduce", "--on", "nvidia-h200", "--first", code=1)
+def test_the_command_fails_where_all_is_refused():
+    assert "refused (SEP615)" in run(
+        "--operators", "reduce", "--on", "nvidia-h200", "--first", code=1
+    )
 
 
 def test_times_have_units():

@@ -66,6 +66,8 @@ def test_what_a_killed_process_leaves_is_swept_and_nothing_else(place):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # JAX's, of a fork
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_a_forked_process_leaves_its_parents_folder(place):
     folder = TemporaryFolder("test")
     child = os.fork()

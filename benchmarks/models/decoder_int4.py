@@ -53,12 +53,18 @@ class Quantised:
 
 
 class Kernels:
-    """The model whose layers are one kernel in float32; `round_rows` says if rows are int8."""
+    """The model whose layers are one kernel in float32; `round_rows` says if rows are int8.
 
-    def __init__(self, shape: Shape, model: Quantised, *, round_rows: bool) -> None:
+    With a scale for a whole row, or for each `row_group` elements of it.
+    """
+
+    def __init__(
+        self, shape: Shape, model: Quantised, *, round_rows: bool, row_group: int = 0
+    ) -> None:
         self.dtype, self.shape, self.round_rows = torch.float32, shape, round_rows
         self.angles, self.caches = shape.angles(self.dtype), shape.caches(self.dtype)
-        product = (logic.of_int4_and_int8 if round_rows else logic.of_int4)(GROUP)
+        rounded = logic.of_int4_and_int8(GROUP, row_group)
+        product = rounded if round_rows else logic.of_int4(GROUP)
         self.layer = septran.compile(logic.layer(shape.size, product), "cpu-x86")
         self.head = septran.compile(logic.head(product), "cpu-x86")
         parts, self.given = self.parts, []

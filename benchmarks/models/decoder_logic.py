@@ -117,11 +117,12 @@ def of_int4(group: int) -> Product:
     return step
 
 
-def of_int4_and_int8(group: int) -> Product:
-    """By weights of 4 bits in such groups; each row is rounded to 8 bits."""
+def of_int4_and_int8(group: int, row_group: int = 0) -> Product:
+    """By weights of 4 bits in such groups; each row, or each group of it, is rounded to 8 bits."""
+    flags = f"group={group}, row_group={row_group}"
 
     def step(result: str, rows: str, weights: str) -> str:
-        return f"{result} = w4a8_gemm({rows}, {weights}, {scale_of(weights)}, group={group})"
+        return f"{result} = w4a8_gemm({rows}, {weights}, {scale_of(weights)}, {flags})"
 
     return step
 

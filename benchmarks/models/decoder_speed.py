@@ -15,8 +15,9 @@ import torch
 from benchmarks.models import decoder, decoder_int4, llama
 from benchmarks.models.decoder import Next, Shape, Weights, weights
 from benchmarks.models.decoder_int4 import Quantised
+from benchmarks.models.int4 import GROUP
 
-OURS = ("kernels", "kernels, int8 rows")
+OURS = ("kernels", "kernels, int8 rows", "kernels, int8 groups")
 """What is compared with the fastest of the others."""
 JUDGED = {"layers": 2, "words": 4096}
 """So much of the model is computed in float64, too."""
@@ -41,6 +42,9 @@ def in_int4(shape: Shape, model: Quantised, folder: Path, start: int = 0) -> dic
     ways: dict[str, Next] = {
         "kernels": decoder_int4.Kernels(shape, model, round_rows=False),
         "kernels, int8 rows": decoder_int4.Kernels(shape, model, round_rows=True),
+        "kernels, int8 groups": decoder_int4.Kernels(
+            shape, model, round_rows=True, row_group=GROUP
+        ),
         "torch": decoder_int4.InTorch(shape, model),
     }
     if llama.there():

@@ -13,6 +13,7 @@ from septran import operators
 from septran.backends import backend_of
 from septran.checking.subject import CheckCase, Subject
 from septran.compiler import fitted
+from septran.dtypes import is_float
 from septran.errors import LogicError, SepTranError
 from septran.request import CompileRequest
 from septran.runtime.work import steps
@@ -61,7 +62,7 @@ class _Cases:
         few = list(islice(rest, 3))
         # The kinds by turns, so that the first few cases have something of each.
         kinds = (chain(few, rest), iter(own[1:]), self._ones(base), self._types(base, few))
-        turns = [*kinds, self._run_time(base, few), self._flags(base)]
+        turns = [*kinds, self._special(base, few), self._run_time(base, few), self._flags(base)]
         while turns:
             for kind in list(turns):
                 case = next(kind, None)
@@ -85,6 +86,7 @@ class _Cases:
             made = CheckCase(
                 "the operator's own", {**case.sizes, **self.fixed.sizes},
                 self.fixed.dtypes or dtype, {**case.static, **self.fixed.static},
+                special=self.fixed.special,
             )  # fmt: skip
             yield self._bounded(made)
         if self.fixed.sizes:
@@ -140,6 +142,13 @@ class _Cases:
             case = replace(ragged, why=f"of {dtype}", dtypes=dtype)
             if self.takes(case) and self._types_of(case) != self._types_of(base):
                 yield case
+
+    def _special(self, base: CheckCase, edges: Sequence[CheckCase]) -> Iterator[CheckCase]:
+        """Yield cases with NaN and infinities, where an input has a type that has them."""
+        if self.fixed.special or not any(map(is_float, self._types_of(base).values())):
+            return
+        for case in (base, *edges):
+            yield replace(case, why="NaN and infinities", special=True)
 
     def _run_time(self, base: CheckCase, edges: Sequence[CheckCase]) -> Iterator[CheckCase]:
         """Yield calls of code that is for any extent of each dimension that may be told."""

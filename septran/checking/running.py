@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from septran.backends import backend_of, with_code
+from septran.checking.special import with_special_values
 from septran.checking.subject import CheckCase, Subject
 from septran.compiler import compile_request, fitted
-from septran.errors import Errors, SepTranError
+from septran.errors import SepTranError, is_fault_of_passes
 from septran.fuzz.executors import checked, emulated, interpreted, on_other_width, simulated
 from septran.request import CompileRequest
 from septran.runtime.accuracy import WrongResultError
@@ -86,6 +87,8 @@ def run_case(subject: Subject, case: CheckCase, only: str = "") -> CaseResult:
         request = subject.request(case)
         stages = fitted(request)
         inputs = sample(Specialisation.of(stages), case.seed)
+        if case.special:
+            inputs = with_special_values(inputs, case.seed)
         for way in (only,) if only else ways_of(stages, bool(case.dynamic)):
             worst = max(worst, _run(way, request, stages, inputs, case))
             ran.append(way)
@@ -93,17 +96,11 @@ def run_case(subject: Subject, case: CheckCase, only: str = "") -> CaseResult:
     except WrongResultError as error:
         return CaseResult(case, "wrong", way, error.message, worst, ran)
     except SepTranError as error:
-        kind = "crash" if of_compiler(error) else "refused"
+        kind = "crash" if is_fault_of_passes(error) else "refused"
         return CaseResult(case, kind, way, str(error), worst, ran)
     except Exception:  # a fault of SepTran's, or an error in a user's file
         return CaseResult(case, "crash", way, traceback.format_exc(limit=-4), worst, ran)
     return CaseResult(case, "right", "", "", worst, ran)
-
-
-def of_compiler(error: SepTranError) -> bool:
-    """Return whether an error is a fault of the compiler's own passes."""
-    inner = error.errors if isinstance(error, Errors) else (error,)
-    return any(getattr(one, "of_passes", False) for one in inner)
 
 
 def _run(

@@ -32,6 +32,8 @@ class CheckCase:
     """The dimensions whose extents the call tells, each with the greatest that is compiled for."""
     seed: int = 0
     """Of the random inputs and of the random delays."""
+    special: bool = False
+    """Whether a few elements of each input are NaN or infinite."""
 
     def __str__(self) -> str:
         words = [f"{name}={_size(extent)}" for name, extent in self.sizes.items()]
@@ -40,6 +42,7 @@ class CheckCase:
             words.append(", ".join(_dtypes(self.dtypes)))
         if self.dynamic:
             words.append(f"compiled for any {', '.join(self.dynamic)}")
+        words += ["with NaN and infinities"] if self.special else []
         return " ".join(words)
 
     def options(self) -> Iterator[str]:
@@ -52,6 +55,8 @@ class CheckCase:
             yield from ("--static", f"{name}={_value(value)}")
         for name, most in self.dynamic.items():
             yield from ("--dynamic", f"{name}={most}")
+        if self.special:
+            yield "--special"
         if self.seed:
             yield from ("--seed", str(self.seed))
 

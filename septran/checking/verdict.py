@@ -190,15 +190,17 @@ def _reduced(run: Run, failure: CaseResult, limits: CheckLimits, end: float) -> 
 
 def _trace(case: CheckCase) -> Trace:
     """Return a case as numbers, 0 the simplest: its flags, then what its extents are above 1."""
-    flags = (int(bool(case.dtypes)), int(bool(case.dynamic)))
+    flags = (int(bool(case.dtypes)), int(bool(case.dynamic)), int(case.special))
     return (*flags, *(size - 1 for size in case.sizes.values() if isinstance(size, int)))
 
 
 def _case(first: CheckCase, trace: Trace) -> CheckCase:
     """Return the case of a trace; what one that was cut does not say is the simplest."""
     names = [name for name, size in first.sizes.items() if isinstance(size, int)]
-    typed, told, *above = (*trace, *[0] * (2 + len(names) - len(trace)))
+    typed, told, special, *above = (*trace, *[0] * (3 + len(names) - len(trace)))
     sizes = {name: extra + 1 for name, extra in zip(names, above, strict=True)}
     dynamic = {n: max(most, sizes[n]) for n, most in first.dynamic.items()} if told else {}
     dtypes = first.dtypes if typed else None
-    return replace(first, sizes={**first.sizes, **sizes}, dtypes=dtypes, dynamic=dynamic)
+    return replace(
+        first, sizes={**first.sizes, **sizes}, dtypes=dtypes, dynamic=dynamic, special=bool(special)
+    )

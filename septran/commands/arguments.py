@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
@@ -61,9 +62,33 @@ Static = Annotated[
         help="A static flag of the logic: causal=true. Repeatable.",
     ),
 ]  # fmt: skip
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        "--workers", metavar="N|dask://HOST:PORT",
+        help="Processes side by side: so many here, or those of a Dask scheduler, which --on "
+        "takes, too.",
+    ),
+]  # fmt: skip
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
+SCHEME = "dask://"
+
 Value = bool | int | float | str | tuple[int, ...] | None
+
+
+def split_on(on: str | None, workers: str | None) -> tuple[str | None, str | None]:
+    """The machine and the workers, of which --on may name either."""
+    if on is None or not on.startswith(SCHEME):
+        return on, workers
+    if workers is not None:
+        raise typer.BadParameter("--workers names them, too", param_hint="--on")
+    return None, on
+
+
+def workers_of(text: str | None) -> int | str | None:
+    """What `septran.tune` takes as workers."""
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 @dataclass(frozen=True)
@@ -210,3 +235,30 @@ def emit(text: str, output: Path | None) -> None:
             f"{output} cannot be written: {error.strerror}", param_hint="--output"
         ) from None
     sys.stderr.write(f"wrote {output}\n")
+
+
+def rows_of(file: Path, option: str) -> list[list[str]]:
+    """Return the lines of a CSV file, each as ``NAME=SIZE``; raises typer.BadParameter.
+
+    What a line leaves empty is not in it; a size is 128, or 512x256 of a tensor.
+    """
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            reader = csv.reader(lines, skipinitialspace=True)
+            names = [name.strip() for name in next(reader, ())]
+            found = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise typer.BadParameter(f"{file} cannot be read: {reason}", param_hint=option) from None
+    if not found or not all(names):
+        message = f"{file} has no sizes: its first line names dimensions, each other one has sizes"
+        raise typer.BadParameter(message, param_hint=option)
+    for line, row in found:
+        if len(row) != len(names):
+            message = f"{file}:{line}: {len(row)} sizes for {len(names)} names"
+            raise typer.BadParameter(message, param_hint=option)
+        for name, size in zip(names, row, strict=True):
+            if size and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", size):
+                message = f"{file}:{line}: {size!r} is no size of {name}"
+                raise typer.BadParameter(message, param_hint=option)
+    return [[f"{n}={e}" for n, e in zip(names, row, strict=True) if e] for _, row in found]

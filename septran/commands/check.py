@@ -48,6 +48,9 @@ Way = Annotated[
     ),
 ]  # fmt: skip
 One = Annotated[bool, typer.Option("--one", help="The sizes, types and flags given, no others.")]
+Special = Annotated[
+    bool, typer.Option("--special", help="A few NaN and infinities among the inputs of each case.")
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of random inputs and delays.")]
 
 
@@ -71,15 +74,17 @@ def check(
     way: Way = "",
     one: One = False,
     seed: Seed = 0,
+    special: Special = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Compare a mapping with the reference: over sizes, element types and timing.
 
     The sizes are the operator's own, those around the ends of tiles, one element, and on a CPU
-    extents that the call tells. Generated code runs between guard pages, on the simulator with
-    random delays, or on the emulator in every order of its asynchronous work; the tile program is
-    interpreted likewise. A failure is made small. What -s, --dtype and --static say holds in each
-    case. The exit code is 0 only if something ran and all was right.
+    extents that the call tells; some inputs have NaN and infinities. Generated code runs between
+    guard pages, on the simulator with random delays, or on the emulator in every order of its
+    asynchronous work; the tile program is interpreted likewise. A failure is made small. What -s,
+    --dtype and --static say holds in each case. The exit code is 0 only if something ran and all
+    was right.
 
     \b
     Examples:
@@ -96,7 +101,7 @@ def check(
     told = {name: value for name, value in given_sizes(dynamic).items() if isinstance(value, int)}
     fixed = CheckCase(
         "as given", given_sizes(shape), given_dtypes(dtype), given_values(static, "--static"), told,
-        seed,
+        seed, special,
     )  # fmt: skip
     tuned = given_values(tunable, "--tunable")
     limits = CheckLimits(cases, seconds / len(logics))

@@ -10,8 +10,12 @@ from septran.commands import arguments as options
 from septran.commands.arguments import print_json, request
 
 Mappings = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(metavar="MAPPING...", help="Two or more mapping files or machines."),
+]
+On = Annotated[
+    list[str] | None,
+    typer.Option("--on", metavar="MACHINE", help="A machine, as a MAPPING. Repeatable."),
 ]
 
 
@@ -22,7 +26,8 @@ def register(app: typer.Typer) -> None:
 
 def compare(
     logic: options.Logic,
-    mappings: Mappings,
+    mappings: Mappings = None,
+    on: On = None,
     shape: options.Sizes = None,
     dtype: options.Dtypes = None,
     tunable: options.Tunables = None,
@@ -39,6 +44,7 @@ def compare(
     import septran
     from septran.views.comparisons.comparison import Comparison, labels
 
+    mappings = [*(mappings or ()), *(on or ())]
     if len(mappings) < 2:
         raise typer.BadParameter("there must be two or more", param_hint="MAPPING...")
     explanations = []

@@ -13,6 +13,7 @@ import typer
 from septran.backends import backends
 from septran.commands import arguments as options
 from septran.commands.arguments import print_json
+from septran.errors import SepTranError
 
 PACKAGES = ("apache-tvm", "apache-tvm-ffi", "torch", "numpy", "pyyaml", "graphviz", "pandas")
 TOOLS = {
@@ -79,6 +80,9 @@ def examine() -> Iterator[Finding]:
 def _guarded(what: str, look: Callable[[], str]) -> Finding:
     try:
         return Finding(what, look())
+    except SepTranError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        return Finding(what, f"{error.message}{hint} [{error.code}]", ok=False)
     except Exception as error:  # whatever is wrong is what is looked for
         return Finding(what, f"{type(error).__name__}: {error}", ok=False)
 

@@ -24,6 +24,7 @@ class StageName(StrEnum):
     tile_program = "tile_program"
     tensor_ir = "tensor_ir"
     source = "source"
+    tilelang = "tilelang"
 
 
 class Format(StrEnum):
@@ -37,7 +38,10 @@ class Format(StrEnum):
     yaml = "yaml"
 
 
-Only = Annotated[StageName | None, typer.Option("--stage", help="One stage alone, as text.")]
+Only = Annotated[
+    StageName | None,
+    typer.Option("--stage", help="One stage alone, as text; tilelang is a program for TileLang."),
+]
 As = Annotated[
     Format,
     typer.Option(

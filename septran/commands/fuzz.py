@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from septran.commands import arguments as options
-from septran.commands.arguments import print_json
+from septran.commands.arguments import print_json, split_on, workers_of
 
 Seed = Annotated[int, typer.Option("--seed", min=0, help="The first program's seed.")]
 Programs = Annotated[int, typer.Option("--programs", "-n", min=1, help="How many programs.")]
@@ -21,6 +21,9 @@ EmulateEach = Annotated[
     ),
 ]  # fmt: skip
 Guard = Annotated[bool, typer.Option("--guard", help="Run CPU code between guard pages.")]
+Scheduler = Annotated[
+    str | None, typer.Option("--on", metavar="dask://HOST:PORT", help="The same as --workers.")
+]
 Keep = Annotated[Path, typer.Option("--keep", help="Folder for failures, made small.")]
 
 
@@ -35,6 +38,8 @@ def fuzz(
     verbose: Verbose = False,
     emulate_each: EmulateEach = 0,
     guard: Guard = False,
+    workers: options.Workers = None,
+    on: Scheduler = None,
     keep: Keep = Path("fuzz-failures"),
     as_json: options.AsJson = False,
 ) -> None:
@@ -51,14 +56,22 @@ def fuzz(
       septran fuzz --seed 4711 --programs 1 --verbose
       septran fuzz --programs 50 --emulate-each 1
       septran fuzz --programs 50 --guard
+      septran fuzz --programs 5000 --on dask://scheduler:8786
     """  # noqa: D301  # \b is typer's mark for lines to keep
     from septran.fuzz import CampaignSettings, run_campaign
+
+    _, workers = split_on(on, workers)
 
     def show(outcome: Any) -> None:
         if verbose and not as_json:
             typer.echo(str(outcome))
 
-    campaign = run_campaign(seed, programs, show, CampaignSettings(emulate_each, keep, guard))
+    campaign = run_campaign(
+        seed,
+        programs,
+        show,
+        CampaignSettings(emulate_each, keep, guard, workers=workers_of(workers)),
+    )
     if as_json:
         print_json(
             [

@@ -68,9 +68,13 @@ def machines(
     elif machine:
         typer.echo(_details(chosen[0]))
     else:
-        width = max(len(m.name) for m in chosen)
+        width, kinds = (max(map(len, words)) for words in _columns(chosen))
         for m in chosen:
-            typer.echo(f"{m.name:{width}}  {m.backend:5}  {_state(m)}")
+            typer.echo(f"{m.name:{width}}  {m.backend:{kinds}}  {_state(m)}")
+
+
+def _columns(chosen: list[Machine]) -> tuple[list[str], list[str]]:
+    return [m.name for m in chosen], [m.backend for m in chosen]
 
 
 def _measure(machine: str | None, output: Path | None) -> None:
@@ -106,6 +110,8 @@ def _details(machine: Machine) -> str:
     for m in machine.memories:
         size = size_text(m.capacity_bytes) if m.capacity_bytes is not None else "unbounded"
         lines.append(f"  {m.name}: {size}, one for each {m.visible_to}")
+    if cache := machine.vendor.get("cache"):
+        lines.append(f"  a cache before {machine.main_memory.name}: {size_text(cache)}")
     lines.append("engines")
     for e in machine.engines:
         kind = "asynchronous" if e.asynchronous else "synchronous"

@@ -8,12 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from septran.commands import arguments as options
-from septran.commands.arguments import print_json
+from septran.commands.arguments import print_json, split_on, workers_of
 
 On = Annotated[
-    str | None,
-    typer.Option("--on", metavar="MACHINES", help="Machines, with commas between; all if absent."),
-]
+    list[str] | None,
+    typer.Option(
+        "--on", metavar="MACHINES",
+        help="Machines, with commas between; all if absent. Repeatable.",
+    ),
+]  # fmt: skip
 Operators = Annotated[
     str | None,
     typer.Option("--operators", metavar="NAMES", help="Operators, likewise; all if absent."),
@@ -27,7 +30,7 @@ Emulate = Annotated[
     typer.Option("--emulate", help="Run generated GPU code on the CPU, in every order of events."),
 ]
 Markdown = Annotated[
-    bool, typer.Option("--markdown", help="The table of the README: one row an operator.")
+    bool, typer.Option("--markdown", help="The table of the manual: one row an operator.")
 ]
 
 
@@ -40,6 +43,7 @@ def matrix(
     on: On = None,
     operators: Operators = None,
     jobs: Jobs = 1,
+    workers: options.Workers = None,
     first: First = False,
     emulate: Emulate = False,
     markdown: Markdown = False,
@@ -49,25 +53,37 @@ def matrix(
 
     Each case (`CASES` of the operator's file) is compiled by the machine's own mapping, run
     on the target, and checked by the error bound. A cell has the greatest error as a share of
-    the bound, and the time of a call or its simulated cycles. The exit code is 1 if a cell is
-    wrong.
+    the bound, and the time of a call or its simulated cycles. What the compiler does not
+    accept is refused, with the error's code. The exit code is 1 if a cell is wrong, or if all
+    are refused.
 
     \b
     Examples:
       septran matrix
       septran matrix --on cpu-x86,dsa-sim --operators gemm,attention
       septran matrix --jobs 2 --json
+      septran matrix --on dask://scheduler:8786
       septran matrix --emulate --on nvidia-h200 --first
     """  # noqa: D301  # \b is typer's mark for lines to keep
+    from septran.machine.loader import load_machine
     from septran.matrix import EMULATED, MACHINES, measure_matrix
 
     def show(cell: Any) -> None:
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\033[K{cell.case.operator} on {cell.machine}")
 
-    machines = _split(on) or (EMULATED if emulate else MACHINES)
+    asked, workers = split_on(",".join(on) if on else None, workers)
+    machines = _split(asked) or (EMULATED if emulate else MACHINES)
+    for name in machines:
+        load_machine(name)  # raises before anything is run
     found = measure_matrix(
-        _split(operators), machines, jobs=jobs, first=first, emulate=emulate, show=show
+        _split(operators),
+        machines,
+        jobs=jobs,
+        first=first,
+        emulate=emulate,
+        show=show,
+        workers=workers_of(workers),
     )
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[K")
@@ -75,7 +91,7 @@ def matrix(
         print_json([cell.to_dict() for cell in found.cells])
     else:
         typer.echo(found.to_markdown() if markdown else str(found))
-    if not found.right:
+    if found.failed:
         raise typer.Exit(1)
 
 

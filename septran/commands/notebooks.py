@@ -1,8 +1,12 @@
-"""``septran notebooks``: the tutorials, listed, or copied to a folder to work in."""
+"""``septran notebooks`` and ``septran docs``: the tutorials, and the documentation site."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import subprocess
+import sys
+import webbrowser
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +14,7 @@ from typing import Annotated
 import typer
 
 from septran.errors import CallError
+from septran.user_folder import user_folder
 
 TUTORIALS = {"en": ".", "zh": "zh"}
 """The folder of each language, inside the folder of the notebooks."""
@@ -38,6 +43,7 @@ Force = Annotated[bool, typer.Option("--force", "-f", help="Replace notebooks th
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(notebooks)
+    app.command()(docs)
 
 
 def notebooks(folder: Target = None, language: Chosen = Language.en, force: Force = False) -> None:
@@ -67,6 +73,39 @@ def notebooks(folder: Target = None, language: Chosen = Language.en, force: Forc
         message = f"{folder} cannot be written: {error.strerror or error}"
         raise typer.BadParameter(message, param_hint="DIR") from None
     typer.echo(f"{len(found)} notebooks are in {folder}; open them with: jupyter lab {folder}")
+
+
+Site = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where to make it.")
+]
+Again = Annotated[bool, typer.Option("--build", help="Make it again, though it is there.")]
+Shown = Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")]
+
+
+def docs(output: Site = None, build: Again = False, show: Shown = True) -> None:
+    """Open the documentation site in a browser; make it first where it is not there.
+
+    It needs `pip install "septran\\[docs]"` and a checkout, takes a minute, and asks no server.
+
+    \b
+    Examples:
+      septran docs
+      septran docs --build --no-open -o site
+    """  # noqa: D301  # \b is typer's mark for lines to keep
+    site = (output or user_folder() / "site").resolve()
+    page = site / "html" / "index.html"
+    if build or not page.exists():
+        maker = Path(__file__).resolve().parents[2] / "docs" / "site" / "build.py"
+        if not maker.exists():
+            raise typer.BadParameter("the site is made in a checkout of SepTran; this is a package")
+        if importlib.util.find_spec("myst_nb") is None:
+            raise typer.BadParameter('making the site needs: pip install "septran[docs]"')
+        made = subprocess.run([sys.executable, str(maker), str(site)], check=False)
+        if made.returncode:
+            raise typer.Exit(made.returncode)
+    typer.echo(page)
+    if show:
+        webbrowser.open(page.as_uri())
 
 
 def notebooks_root() -> Path:

@@ -11,15 +11,21 @@ import typer
 
 from septran.commands import arguments as options
 from septran.commands.arguments import (
+    CommandOptions,
     emit,
     name_and_value,
     print_json,
     request,
     require_writable,
+    rows_of,
+    split_on,
     value_of,
+    workers_of,
 )
 
 if TYPE_CHECKING:
+    from septran.mapping.mapping import MappingFile
+    from septran.tuning.many_shapes import TunedShapes
     from septran.tuning.tuner import Search
     from septran.tuning.tuning import Trial
 
@@ -47,10 +53,21 @@ JournalFile = Annotated[
         help="Take what was tried before from this file, and write what is tried to it.",
     ),
 ]  # fmt: skip
+ShapesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--shapes", metavar="FILE",
+        help="A CSV file of many shapes, as of `septran warm --sizes`: one dispatch file for all.",
+    ),
+]  # fmt: skip
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the best as a mapping file."),
 ]
+
+
+BAR = 20
+"""The characters of the bar that shows how far a search is."""
 
 
 def register(app: typer.Typer) -> None:
@@ -72,42 +89,89 @@ def tune(
     patience: Patience = 30.0,
     model: Model = False,
     journal: JournalFile = None,
+    workers: options.Workers = None,
+    shapes: ShapesFile = None,
     output: Output = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Search a mapping's `!tune` values: rank by the model, run, check, time, write the best.
+    """Search for a faster mapping: rank by the model, run, check, time, write the best.
 
-    Each candidate is run in a process of its own and its result compared with the exact one.
-    Ctrl-C ends the search; what was found until then is shown and written. The exit code is
-    1 where no candidate is right.
+    Without --try, and without `!tune` in the mapping, all that it decides is searched, and the
+    best extends it by a few lines. Each candidate is run in a process of its own and its result
+    compared with the exact one. Ctrl-C ends the search; what was found until then is shown and
+    written. The exit code is 1 where no candidate is right.
 
     \b
     Examples:
+      septran tune softmax -s M=4096 -s N=1000 -o softmax.mapping.yaml
+      septran tune gemm --shapes models.csv --runs 12 -o gemm.dispatch.yaml
       septran tune gemm --on cpu-x86 --try block_M=36,64,96 --try block_N=32,48,64
       septran tune gemm --on dsa-sim --try block_M=32,64,128 -o gemm.mapping.yaml
       septran tune attention -m mine.mapping.yaml -s N=4096 --runs 20 --seconds 60
       septran tune gemm --on nvidia-h200 --dtype float16 --try block_K=32,64,128 --model
-      septran tune softmax --on dsa-sim --try block_rows=2,4,8 --journal tried.sqlite
+      septran tune softmax --on dsa-sim --try block_rows=2,4 --journal t.sqlite
+      septran tune gemm --on dsa-sim --runs 64 --workers dask://scheduler:8786
     """  # noqa: D301  # \b is typer's mark for lines to keep
-    from septran.tuning.tuner import SearchLimits, search
+    from septran.tuning.tuning import Tuning
 
     require_writable(output, "--output")
-    asked = request(logic, on, mapping, shape, dtype, tunable, static)
-    found = search(
-        asked.logic, asked.mapping, tried=dict(map(_tried, tried or ())),
-        limits=SearchLimits(runs, seconds, patience), measured=False if model else None,
-        journal=journal, report=_report, **asked.settings,
-    )  # fmt: skip
-    tuning = found.run()
+    on, workers = split_on(on, workers)
+    if shapes is not None and workers is not None:
+        raise typer.BadParameter("one shape at a time", param_hint="--workers with --shapes")
+    rows: list[list[str]] = [[]] if shapes is None else rows_of(shapes, "--shapes")
+    asked = [
+        request(logic, on, mapping, [*(shape or []), *row], dtype, tunable, static) for row in rows
+    ]
+    _require_kept(output, asked[0].mapping)
+    limits = {"runs": runs, "seconds": seconds, "patience": patience}
+    named = {"tried": dict(map(_tried, tried or ())), "model": model, "journal": journal}
+    named["workers"] = workers_of(workers)
+    searches = [_search(one, limits, named) for one in asked]
+    found = searches[0].run() if shapes is None else _for_all(searches)
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[K")
     if as_json:
-        print_json(tuning.to_dict())
+        print_json(found.to_dict())
     else:
-        typer.echo(str(tuning))
-    tuning.best  # noqa: B018  # an error where nothing is right
+        typer.echo(str(found))
+    if isinstance(found, Tuning):
+        found.require_right()
     if output is not None:
-        emit(tuning.to_yaml(), output)
+        emit(found.to_yaml(), output)
+
+
+def _require_kept(output: Path | None, mapping: MappingFile) -> None:
+    """Raise typer.BadParameter for an output that loses what is there, or finds no parent."""
+    from septran.tuning.writing import MARK, WrittenMapping
+
+    if output is None:
+        return
+    source = WrittenMapping.of(mapping)
+    if source.folder and not source.base and output.parent.resolve() != source.folder.resolve():
+        message = f"what is found extends {mapping.file}: write it beside that file"
+        raise typer.BadParameter(message, param_hint="--output")
+    mine = Path(mapping.file).resolve() == output.resolve()
+    found = output.exists() and output.read_text("utf-8", "replace").startswith(MARK)
+    if output.exists() and (mine or not found):
+        message = f"{output} exists and would be lost: choose another name"
+        raise typer.BadParameter(message, param_hint="--output")
+
+
+def _search(asked: CommandOptions, limits: dict[str, Any], named: dict[str, Any]) -> Search:
+    from septran.tuning.tuner import SearchLimits, search
+
+    return search(
+        asked.logic, asked.mapping, tried=named["tried"], limits=SearchLimits(**limits),
+        measured=False if named["model"] else None, journal=named["journal"], report=_report,
+        workers=named["workers"],
+        **asked.settings,
+    )  # fmt: skip
+
+
+def _for_all(searches: list[Search]) -> TunedShapes:
+    from septran.tuning.many_shapes import tune_many
+
+    return tune_many(searches)
 
 
 def _tried(text: str) -> tuple[str, list[Any]]:
@@ -122,5 +186,11 @@ def _report(search: Search, trial: Trial, total: int) -> None:
         return
     from septran.views.tuning import note
 
-    done = sum(t.kind != "ranked" for t in search.trials.values())
-    sys.stderr.write(f"\r\033[K{done} of {total}: {trial.kind}; {note(search.result())}")
+    del trial, total  # the phase says where it is in words
+    phase = search.phase
+    bar = "#" * round(BAR * phase.done / max(1, phase.total))
+    left = f", at most {phase.left:.0f} s left" if phase.done else ""
+    sys.stderr.write(
+        f"\r\033[K[{bar:<{BAR}}] {phase.done} {phase.name} of {phase.total}{left}; "
+        f"{note(search.result())}"
+    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from septran.commands import arguments as options
-from septran.commands.arguments import print_json, request
+from septran.commands.arguments import print_json, request, rows_of
 
 SizesFile = Annotated[
     Path | None,
@@ -46,7 +45,7 @@ def warm(
     """  # noqa: D301  # \b is typer's mark for lines to keep
     import septran
 
-    rows: list[list[str]] = [[]] if sizes is None else _rows(sizes)
+    rows: list[list[str]] = [[]] if sizes is None else rows_of(sizes, "--sizes")
     asked = [
         request(logic, on, mapping, [*(shape or []), *row], dtype, tunable, static) for row in rows
     ]
@@ -60,21 +59,3 @@ def warm(
         print_json(found.to_dict())
     else:
         typer.echo(str(found))
-
-
-def _rows(file: Path) -> list[list[str]]:
-    """The lines of a CSV file, each as ``NAME=SIZE``; raises typer.BadParameter."""
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines, skipinitialspace=True)
-            names = [name.strip() for name in reader.fieldnames or ()]
-            found = [
-                [(row[key] or "").strip() for key in reader.fieldnames or ()] for row in reader
-            ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise typer.BadParameter(f"{file} cannot be read: {reason}", param_hint="--sizes") from None
-    if not found or not all(names):
-        message = f"{file} has no sizes: its first line names dimensions, each other one has sizes"
-        raise typer.BadParameter(message, param_hint="--sizes")
-    return [[f"{n}={e}" for n, e in zip(names, row, strict=True) if e] for row in found]

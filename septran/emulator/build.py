@@ -60,11 +60,14 @@ def compiler() -> tuple[str, ...]:
     )
 
 
-def library(text: str, lines_before: int) -> Path:
-    """The shared library of a translated kernel: one for all that differ in comments."""
+def library(text: str, lines_before: int, lanes: int = 32) -> Path:
+    """The shared library of a translated kernel: one for all that differ in comments.
+
+    `lanes` are those of a warp.
+    """
     text = without_comments(text)
-    key = _digest(text, _fingerprint())
-    return _kept(f"kernel-{key}.so", lambda to: _compile_kernel(text, lines_before, to))
+    key = _digest(text, _fingerprint(), str(lanes))
+    return _kept(f"kernel-{key}.so", lambda to: _compile_kernel(text, lines_before, to, lanes))
 
 
 def without_comments(text: str) -> str:
@@ -74,33 +77,40 @@ def without_comments(text: str) -> str:
     return _COMMENT.sub(lambda m: m["kept"] or " " + "\n" * m[0].count("\n"), text)
 
 
-def _compile_kernel(text: str, lines_before: int, to: Path) -> None:
-    header, runtime = _header(), _runtime()
+def _compile_kernel(text: str, lines_before: int, to: Path, lanes: int) -> None:
+    header, runtime = _header(lanes), _runtime(lanes)
     with TemporaryFolder("emulator") as folder:
         source, part = folder / "kernel.cpp", folder / "kernel.o"
         source.write_text(text, encoding="utf-8")
         _run(
-            [*COMMON, *_native(), *KERNEL, *_unhooked(), "-include", str(header),
+            [*COMMON, *_native(), _width(lanes), *KERNEL, *_unhooked(), "-include", str(header),
              *_folders(), "-c", str(source), "-o", str(part)],
             lines_before,
         )  # fmt: skip
         _run(["-shared", "-pthread", *_linker(), str(part), str(runtime), "-o", str(to), "-ldl"])
 
 
-def _runtime() -> Path:
-    key = _digest(_sources(), _fingerprint())
-    options = [*COMMON, *_native(), "-O2", "-fno-trapping-math", "-fno-signed-zeros"]
+def _width(lanes: int) -> str:
+    """Return the option for warps of so many lanes."""
+    return f"-DEMU_LANES={lanes}"
+
+
+def _runtime(lanes: int) -> Path:
+    key = _digest(_sources(), _fingerprint(), str(lanes))
+    options = [*COMMON, *_native(), _width(lanes), "-O2", "-fno-trapping-math", "-fno-signed-zeros"]
     source = str(_HERE / "runtime" / "runtime.cpp")
     return _kept(f"runtime-{key}.o", lambda to: _run([*options, "-c", source, "-o", str(to)]))
 
 
-def _header() -> Path:
+def _header(lanes: int) -> Path:
     """The kernels' header: the plain name of one that is precompiled beside it."""
-    key = _digest(_sources(), _fingerprint())
+    key = _digest(_sources(), _fingerprint(), str(lanes))
     name = f"kernel-{key}.h"
     include = '#include "kernel.h"\n'
     plain = _kept(name, lambda to: to.write_text(include, encoding="utf-8"))
-    options = [*COMMON, *_native(), *KERNEL, *_unhooked(), *_folders(), "-x", "c++-header"]
+    options = [
+        *COMMON, *_native(), _width(lanes), *KERNEL, *_unhooked(), *_folders(), "-x", "c++-header",
+    ]  # fmt: skip
     if "clang" not in _version():
         _kept(f"{name}.gch", lambda to: _run([*options, str(plain), "-o", str(to)]))
     return plain

@@ -121,13 +121,13 @@ def emulate(
         mode = "eager" if seed is None else "random" if seed else "late"
     if mode not in MODES:
         raise ValueError(f"mode is {mode!r}; it is one of {', '.join(MODES)}")
-    kernels = _compiled(program.source, program.arch or "sm_90a")
+    kernels = _compiled(program.source, program.arch or "sm_90a", program.lanes)
     memory = GlobalMemory(program, arrays)
     # Our own text keeps to the documents; of others that is asked for by `strict` alone.
     checks = strict | DOCUMENTED * (strict or not is_ptx(program.source))
     options = _Options(
         MODES.index(mode), seed or 0, threads, RECORDS if trace else 0, checks,
-        _shared_limit(program, machine), seconds,
+        _shared_limit(program, machine), seconds, program.lanes,
     )  # fmt: skip
     with contextlib.closing(memory):
         call = _Run(kernels, memory, dict(scalars or {}), options)
@@ -145,10 +145,10 @@ def _shared_limit(program: CudaProgram, machine: Machine | None) -> int:
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(source: str, arch: str) -> Sites:
+def _compiled(source: str, arch: str, lanes: int) -> Sites:
     ptx = is_ptx(source)
     translation = ptx_module.to_cpp(source) if ptx else to_cpp(source, arch)
-    path = build.library(translation.text, translation.lines_before)
+    path = build.library(translation.text, translation.lines_before, lanes)
     origin = source_of if ptx else origin_of
     return Sites(path, source, translation.lines_before, origin)
 
@@ -170,6 +170,7 @@ class _Options:
     checks: int
     shared_limit: int
     seconds: float | None
+    lanes: int
 
 
 @dataclass
@@ -266,15 +267,17 @@ class _Run:
         message = re.sub(r"<buffer (\d+)>", lambda m: self.memory.names[int(m[1])], message)
         message = re.sub(r"<site (\d+)>", lambda m: places[int(m[1])].brief, message)
         block = -1 if result["block"] == NO_BLOCK else result["block"]
+        thread = (block, result["thread"], self.options.lanes)
         named = "<site 0>" in said
-        return _located(kind, message, places[:1], block, result["thread"], named)
+        return _located(kind, message, places[:1], thread, named)
 
     def _crashed(self, crash: Crash, launches: Sequence[KernelLaunch]) -> CrashError:
         places = [place for place in map(self.sites.place, crash.sites) if place.line]
         kernel = launches[crash.launch].kernel
         number = f" (launch {crash.launch + 1} of {len(launches)})" if len(launches) > 1 else ""
         message = f"{kernel}{number}: {crash.reason}"
-        error = _located(CrashError, message, places[:1], crash.block, crash.thread)
+        thread = (crash.block, crash.thread, self.options.lanes)
+        error = _located(CrashError, message, places[:1], thread)
         assert isinstance(error, CrashError)
         return error
 
@@ -305,14 +308,18 @@ class _Run:
 
 
 def _located(
-    kind: type[EmulationError], message: str, places: Sequence[CudaPlace], block: int, thread: int,
-    named: bool = False,
+    kind: type[EmulationError], message: str, places: Sequence[CudaPlace],
+    who: tuple[int, int, int], named: bool = False,
 ) -> EmulationError:  # fmt: skip
-    """An error with the line and the thread where it was; `named` if the message has the line."""
+    """An error with the line and the thread where it was; `named` if the message has the line.
+
+    `who` are its block, its number in it, and how many lanes a warp has.
+    """
+    block, thread, lanes = who
     if places and places[0].line and not named:
         message += f"\n  at {places[0]}"
     if block >= 0 and "wait for each other" not in message:
-        message += f"\n  by block {block}, warp {thread // 32}, lane {thread % 32}"
+        message += f"\n  by block {block}, warp {thread // lanes}, lane {thread % lanes}"
     error = kind(message)
     error.place = places[0] if places else None
     error.block, error.thread = (block, thread) if block >= 0 else (None, None)

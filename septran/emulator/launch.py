@@ -147,7 +147,12 @@ class CudaProgram:
     scalars: tuple[tuple[str, str], ...] = ()
     """The call's run-time scalars after the tensors: name and dtype."""
     arch: str = ""
-    """What the text is for, such as ``sm_90a``."""
+    """What the text is for, such as ``sm_90a`` or ``gfx942``."""
+
+    @property
+    def lanes(self) -> int:
+        """Threads of a warp: 64 on AMD's CDNA, whose architectures are called gfx9 and more."""
+        return 64 if self.arch.startswith("gfx9") else 32
 
     def at(self, sizes: Mapping[str, int]) -> CudaProgram:
         """The program of a call that tells these extents, which are the last of its scalars."""

@@ -7,20 +7,23 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from septran.errors import SepTranError
+from septran.errors import Errors, SepTranError, is_fault_of_passes
 from septran.fuzz.cases import RandomCase, affordable, make_case
 from septran.fuzz.choices import Trace, simpler
 from septran.fuzz.executors import CaseFiles, ExecutorOptions, executors
 from septran.runtime.accuracy import WrongResultError
+from septran.tuning.cluster.work import cluster_worker, side_by_side
 from septran.tuning.measuring import MeasuringWorker
 
 SECONDS = 180.0
 """The number of seconds after which a case counts as one that hangs."""
-COMMAND = (sys.executable, "-m", "septran.fuzz.worker")
+MODULE = "septran.fuzz.worker"
+COMMAND = (sys.executable, "-m", MODULE)
 FAILURES = ("wrong", "crash", "hang")
 
 
@@ -92,6 +95,8 @@ class CampaignSettings:
     patience: float = 900.0
     """The number of seconds after which a failure is not reduced further."""
     command: Sequence[str] = field(default=COMMAND, repr=False)
+    workers: Any = None
+    """What runs programs side by side, as `septran.tune` takes it; None for one process here."""
 
 
 def run_campaign(
@@ -101,18 +106,26 @@ def run_campaign(
     settings: CampaignSettings | None = None,
 ) -> Campaign:
     """Run the cases of seeds ``seed .. seed + programs - 1`` in a process that may crash."""
-    settings, outcomes = settings or CampaignSettings(), list[CaseOutcome]()
-    with MeasuringWorker(settings.command) as worker:
-        for number in range(seed, seed + programs):
+    settings, outcomes = settings or CampaignSettings(), dict[int, CaseOutcome]()
+    command = MeasuringWorker(settings.command)
+    with cluster_worker(settings.workers, command, MODULE, _is_outcome) as (worker, width):
+
+        def run(number: int) -> CaseOutcome:
             emulate = settings.emulate_each > 0 and number % settings.emulate_each == 0
             options = ExecutorOptions(emulate, settings.guard)
             outcome = _answer(worker, number, None, options)
             if outcome.kind in FAILURES and settings.keep is not None:
                 outcome = _reduced(worker, outcome, settings, options)
-            outcomes.append(outcome)
+            return outcome
+
+        def note(number: int, outcome: CaseOutcome) -> bool:
+            outcomes[number] = outcome
             if progress is not None:
                 progress(outcome)
-    return Campaign(tuple(outcomes))
+            return True
+
+        side_by_side(width, range(seed, seed + programs), run, note)
+    return Campaign(tuple(outcomes[number] for number in sorted(outcomes)))
 
 
 def run_case(case: RandomCase, options: ExecutorOptions | None = None) -> CaseOutcome:
@@ -139,10 +152,16 @@ def run_case(case: RandomCase, options: ExecutorOptions | None = None) -> CaseOu
     return CaseOutcome(case, kind, "", refused, worst, tuple(ran))
 
 
+def _is_outcome(answer: Mapping[str, Any]) -> bool:
+    """Whether what a worker says is the outcome of a case."""
+    known = answer.get("kind") in ("right", "rejected", *FAILURES)
+    return known and {"executor", "message", "worst", "ran"} <= set(answer)
+
+
 def _refuses(error: SepTranError) -> bool:
     """Return whether an error shows the user a place to mend, and is no fault of a pass."""
-    inner = getattr(error, "errors", (error,))
-    return all(e.where is not None and not getattr(e, "of_passes", False) for e in inner)
+    inner = error.errors if isinstance(error, Errors) else (error,)
+    return all(e.where is not None for e in inner) and not is_fault_of_passes(error)
 
 
 def _answer(

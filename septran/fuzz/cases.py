@@ -45,7 +45,7 @@ MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100")
 FAMILIES = (
     programs.rows, programs.elementwise, programs.products, programs.chains, programs.moves,
     nests.grams, nests.scans, nests.statistics, nests.pairs, slices.slices, slices.windows,
-    gathers.gathers, scans.prefixes, scans.parts, scans.scatters,
+    gathers.gathers, scans.prefixes, scans.joins, scans.parts, scans.scatters,
     nested_products.nested_products, counts.counts, sections.sections, steps.orders, steps.solves,
     integers.integers,
 )  # fmt: skip
@@ -72,6 +72,9 @@ _FREE: Mapping[str, tuple[str, ...]] = {
     "attention_varlen": ("T", "S"), "block_sparse_attention": ("M", "N"),
     "conv2d_backward": ("H", "W", "O"), "cross_entropy_backward": ("T", "V"),
     "cumsum_backward": ("M", "N"), "linear_attention_backward": (), "rope_backward": (),
+    "linear_recurrence": ("B", "T", "D"), "linear_recurrence_backward": (),
+    "max_pool2d_indices": ("C", "H", "W"),
+    "max_pool2d_indices_backward": ("C", "H", "W"),
     "logsumexp_backward": ("M", "N"), "swiglu_gates": ("M", "N", "K"),
     "swiglu_backward": ("M", "N", "K"), "pool2d_backward": ("C", "H", "W"),
 }  # fmt: skip
@@ -177,7 +180,7 @@ def _library(c: Choices) -> RandomLogic:
     if "stride" in case.static or operator.startswith("conv2d"):
         sizes |= {d: max(n, 7) for d, n in sizes.items() if d in ("H", "W")}
     task = operators.load(operator)
-    sizes = _bounded(task, sizes, _FREE[operator], case.static)
+    sizes = bounded(task, sizes, _FREE[operator], case.static)
     kinds = {n: k.dtype or case.dtype for n, k in task.tensors}
     shapes, dtypes = complete(
         task, extents(task, sizes, case.static), kinds, static=dict(case.static)
@@ -199,7 +202,7 @@ def _outputs(operator: str, static: tuple[tuple[str, Any], ...]) -> frozenset[st
     return written(operators.load(operator), dict(static))
 
 
-def _bounded(
+def bounded(
     logic: Task, sizes: Mapping[str, int], free: Sequence[str], static: Mapping[str, Any]
 ) -> dict[str, int]:
     """Return the sizes with the greatest of the `free` ones halved while a tensor is too large."""

@@ -45,6 +45,68 @@ def {entry}(
     return RandomLogic(text, inputs, kind="prefixes")
 
 
+_FLOAT_JOINS = {
+    "a * c, c * b + d": ("0.9 * task.tanh({X})", "{V}", "1, 0"),
+    "a + c, task.maximum(b + c, d)": ("task.tanh({X})", "{V}", "0, -9999"),
+    "task.maximum(a, c), b * task.exp(a - task.maximum(a, c)) "
+    "+ d * task.exp(c - task.maximum(a, c))": ("task.tanh({X})", "1 + task.tanh({V})", "-9999, 0"),
+}
+"""Functions that join parts (a, b) and (c, d), what of a tile and an expression is joined, and the
+identity."""
+_JOINS = {
+    "task.maximum(a, c), task.where(c > 0, d, b + d)": ("task.where({X} > 0, 1, 0)", "{V}", "0, 0"),
+    "task.where(a >= c, a, c), task.where(a >= c, b, d)": ("{X}", "{W}", "-9999, 0"),
+    "task.minimum(a, c), d": ("{X}", "{V}", "9999, 0"),
+}
+
+
+def joins(c: Choices) -> RandomLogic:
+    """Return scans of pairs by a function of the logic, tile by tile or of whole rows."""
+    n, integers = Names(c), c.chance(30)
+    dtype = c.of(INTEGERS if integers else FLOATS)
+    shape = (c.of((1, 2, 3)), c.of(EXTENTS), c.of(EXTENTS))
+    Y, X, W, leaf, entry, i, j, f = (
+        n[x] for x in ("Y", "X", "W", "leaf", "whole", "i", "j", "join")
+    )
+    join, (first, second, identity) = c.of(
+        tuple((_JOINS | ({} if integers else _FLOAT_JOINS)).items())
+    )
+    value = expression(c, ExpressionParts((X, W), (), integers), c.between(0, 1))
+    value = value if integers else _BOUNDED.format(value)
+    pair = ", ".join(e.format(X=X, W=W, V=value) for e in (first, second))
+    axis, exclusive = c.between(-2, 1), c.chance(40)
+    flags = f"axis={axis}, reverse={c.chance(40)}, exclusive={exclusive}"
+    flags += f", identity=({identity})" if exclusive else ""
+    end = c.of(("{b}", "{a} + {b}", "{b} * 2 - {X}", "task.maximum({a}, {b})"))
+    across = axis % 2 == 0
+    tile = "(1, x.shape[1], size)" if across else "(1, size, x.shape[2])"
+    at = f"{i}, 0, {j}" if across else f"{i}, {j}, 0"
+    text = f"""{HEAD}def {f}(left, right):
+    (a, b), (c, d) = left, right
+    return {join}
+
+
+@task.define(leaf=True)
+def {leaf}({Y}, {X}, {W}):
+    low, high = task.scan({f}, ({pair}), {flags})
+    {Y}[:, :] = {end.format(a="low", b="high", X=X)}
+
+
+@task.define
+def {entry}(
+    {Y}: task.Tensor["B", "M", "N"],
+    {X}: task.Tensor["B", "M", "N"],
+    {W}: task.Tensor["B", "M", "N"],
+):
+    size = task.tunable("{c.of(("block_rows", "block_M", "rows_of_mine"))}", 8)
+    Yp, Xp, Wp = (task.partition(x, shape={tile}) for x in ({Y}, {X}, {W}))
+    for {i}, {j} in task.parallel_range(Yp.shape[0], Yp.shape[{2 if across else 1}]):
+        task.launch({leaf}, Yp[{at}][0], Xp[{at}][0], Wp[{at}][0])
+"""
+    inputs = (Input(X, shape, dtype), Input(W, shape, dtype))
+    return RandomLogic(text, inputs, kind="joins")
+
+
 def parts(c: Choices) -> RandomLogic:
     """Return sums or extremes of rows, of which parallel iterations make the parts."""
     n = Names(c)

@@ -88,7 +88,7 @@ class Min:
     operands: tuple[Index, ...]
 
     def __str__(self) -> str:
-        return f"min({', '.join(map(str, self.operands))})"
+        return f"min({_operands_text(self.operands)})"
 
 
 @remembering
@@ -99,7 +99,7 @@ class Max:
     operands: tuple[Index, ...]
 
     def __str__(self) -> str:
-        return f"max({', '.join(map(str, self.operands))})"
+        return f"max({_operands_text(self.operands)})"
 
 
 class ElementRangeError(ValueError):
@@ -257,6 +257,12 @@ def _alone(size: CallExtent) -> Index:
     from septran.ir.index import Index  # which imports this module
 
     return Index(((size, 1),))
+
+
+def _operands_text(operands: tuple[Index, ...]) -> str:
+    """Return the operands of an extremum, of which a number goes first: ``64, 250 - 64*i``."""
+    ordered = sorted(operands, key=lambda operand: not operand.is_constant)
+    return ", ".join(map(str, ordered))
 
 
 def _bracket(index: Index) -> str:

@@ -120,20 +120,17 @@ class Index:
         return Index(((Mod(rest, divisor), 1),))
 
     def __str__(self) -> str:
-        text = ""
-        for atom, coefficient in self.terms:
-            sign = "-" if coefficient < 0 else "+" if text else ""
-            part = str(atom)
-            if isinstance(atom, FloorDiv | Mod) and (abs(coefficient) != 1 or text + sign == "-"):
-                part = f"({part})"  # -(i//2) is not -i//2
-            if abs(coefficient) != 1:
-                part = f"{abs(coefficient)}*{part}"
-            text += f" {sign} {part}" if text else f"{sign}{part}"
-        if self.constant or not text:
-            if not text:
-                return str(self.constant)
-            text += f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}"
-        return text
+        parts = [_term_text(atom, coefficient) for atom, coefficient in self.terms]
+        if self.constant or not parts:
+            parts.append(("-" if self.constant < 0 else "+", str(abs(self.constant))))
+        # 250 - 96*i: a sum that has something positive begins with it
+        first = next((n for n, (sign, _) in enumerate(parts) if sign == "+"), 0)
+        (sign, text), *others = [parts[first], *parts[:first], *parts[first + 1 :]]
+        if sign == "-":
+            quotient = self.terms and isinstance(self.terms[0][0], FloorDiv | Mod)
+            # -(i//2) is not -i//2
+            text = f"-({text})" if quotient and self.terms[0][1] == -1 else f"-{text}"
+        return text + "".join(f" {sign} {part}" for sign, part in others)
 
     def __repr__(self) -> str:
         return str(self)
@@ -340,6 +337,14 @@ def _rank(part: Atom | Index) -> str:
     """Return what parts are sorted by: elements go last, whatever their tensors are called."""
     text = str(part)
     return re.sub(r"\w+\[", r"~\g<0>", text) if "[" in text else text
+
+
+def _term_text(atom: Atom, coefficient: int) -> tuple[str, str]:
+    """Return a term's sign, and the text of its absolute value."""
+    sign, factor, part = "-" if coefficient < 0 else "+", abs(coefficient), str(atom)
+    if isinstance(atom, FloorDiv | Mod) and factor != 1:
+        part = f"({part})"
+    return sign, part if factor == 1 else f"{factor}*{part}"
 
 
 def _check_divisor(divisor: int) -> None:

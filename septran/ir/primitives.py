@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from septran.dtypes import accumulator_dtype, is_float, promote
-from septran.ir.numerics import convert
-from septran.ir.scans import scanned
+from septran.ir.numerics import BINARY, convert
+from septran.ir.scans import JOINS, scanned
 from septran.ir.sorting import first_in_order, order
 
 Array = np.ndarray[Any, Any]
@@ -132,10 +132,13 @@ ARGSORT = Contract(
 
 ACCUMULATE = Contract(
     "accumulate", ("Y", "X"), ("*", "*"), accumulates=True, called=False, joins=True,
-    reference=lambda y, x: (y + convert(x, y.dtype)).astype(y.dtype), flops=lambda n: n["*"],
+    reference=lambda y, x, function="sum": BINARY[JOINS[function]](
+        y, convert(x, y.dtype)
+    ).astype(y.dtype),
+    flops=lambda n: n["*"], attributes={"function": "sum"},
     instead="`tunables: {reduction: ordered}` joins parts in a workspace, one after another",
 )  # fmt: skip
-"""Y += X, each element at once, so that those of several iterations may come in any order."""
+"""Y += X, or the greater or less of both, each element at once: iterations come in any order."""
 
 PRIMITIVES: Mapping[str, Contract] = {
     **{c.name: c for c in (GEMM, FILL, COPY, SCAN, SOLVE, SORT, ARGSORT, ACCUMULATE)}, "cast": COPY
@@ -145,6 +148,11 @@ IN_STEPS = ("solve_triangular", "sort", "argsort")
 """The primitives that a pass makes loops of tensor expressions of (`expand_steps`)."""
 BY_MAP_UNITS = ("fill", "copy", "scan", *IN_STEPS)
 """The primitives that any unit of tensor expressions computes, too."""
+
+
+def joined_by(name: str, attributes: Sequence[tuple[str, object]]) -> str:
+    """Return the function by which a primitive joins parts in any order; "" for no such one."""
+    return str(dict(attributes)["function"]) if PRIMITIVES[name].joins else ""
 
 
 def extents(contract: Contract, shapes: Sequence[Sequence[int]]) -> dict[str, int]:

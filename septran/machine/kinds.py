@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -45,6 +45,8 @@ class Report:
     """
     owner: str = ""
     """The owner of the names: ``cpu-x86``."""
+    aliases: Collection[str] = ()
+    """Those of the names that are other words for some of them."""
     tune: Callable[[Kind, Node, Report], None] | None = None
     """A function that checks a ``!tune`` value against the kind that it replaces; None: refused."""
     errors: list[SepTranError] = field(default_factory=list)
@@ -56,7 +58,10 @@ class Report:
     def unknown(self, what: str, name: str, where: Location, extra: tuple[str, ...] = ()) -> None:
         """Report a name that does not exist; `extra` are words allowed besides."""
         known = [n for n in (*self.names[what], *extra) if "*" not in n]
-        listed = f"; {self.owner} has {', '.join(known)}" if self.owner and known else ""
+        own = ", ".join(n for n in known if n not in self.aliases)
+        others = ", ".join(n for n in known if n in self.aliases)
+        also = f", also called {others}" if others else ""
+        listed = f"; {self.owner} has {own}{also}" if self.owner and known else ""
         message = f"unknown {what} {name!r}{listed}"
         self.errors.append(self.family.unknown_name(message, where, hint=nearest(name, known)))
 

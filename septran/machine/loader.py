@@ -356,6 +356,7 @@ def _memory(name: str, node: Node, clock: float | None) -> Memory:
         write_bytes_per_second=_per_second(node.get("write_bandwidth"), clock),
         stream_bytes_per_second=_per_second(node.get("stream_bandwidth"), clock),
         unit_bytes_per_second=_per_second(node.get("unit_bandwidth"), clock),
+        duplex=_flag(node, "duplex", default=False),
         alignment=int(alignment.value) if alignment else 1,  # type: ignore[arg-type]
         cached=_flag(node, "cached", default=False),
     )

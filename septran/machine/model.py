@@ -77,6 +77,8 @@ class Memory:
     """Bandwidth of stores past the caches; None where there are none."""
     unit_bytes_per_second: float | None = None
     """What one unit of the next level draws at most of an instance that several share."""
+    duplex: bool = False
+    """Whether reads and writes each have all of the bandwidth, instead of sharing it."""
     alignment: int = 1
     """The number of bytes of which each buffer's start is a multiple."""
     cached: bool = False

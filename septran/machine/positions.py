@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import itertools
 import linecache
 import math
 import re
@@ -22,7 +23,7 @@ from typing import Any, Union
 import yaml
 
 from septran.errors import SepTranError
-from septran.location import Location
+from septran.location import Location, variable_of_caller
 
 MOST_BYTES = 1 << 20
 MOST_NODES = 20_000
@@ -35,6 +36,8 @@ MOST_FILES = 64
 """The number of files whose text is kept for errors to quote, beside texts that are in no file."""
 _files: dict[str, None] = {}
 """The names of those files, the one that was read first at the front."""
+_texts: dict[str, str] = {}
+"""The digests of texts that are in no file, by the names that errors give them."""
 TUNE = "tune"
 
 Scalar = Union[None, bool, int, float, str]
@@ -119,9 +122,18 @@ def read_text(path: Path, kind: type[SepTranError], missing: type[SepTranError])
 
 
 def name_text(text: str, what: str) -> str:
-    """Return a file name for text that is in no file, under which errors can quote its lines."""
+    """Return a file name for text that is in no file, under which errors can quote its lines.
+
+    It has the variable's name that a script or a notebook keeps the text in, ``<mapping tiled>``,
+    with a number where that held another text before; a digest of the text where none does.
+    """
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    name = f"<{what} {digest}>"
+    variable = variable_of_caller(text) or digest
+    numbered = (f"{variable}_{number}" for number in itertools.count(2))
+    for called in itertools.chain([variable], numbered):
+        name = f"<{what} {called}>"
+        if _texts.setdefault(name, digest) == digest:
+            break
     _remember(text, name)
     return name
 

@@ -80,6 +80,7 @@ MEMORY = Record(
         "unit_bandwidth": Field(
             BANDWIDTH, "what one unit draws at most, where several share an instance"
         ),
+        "duplex": Field(Flag(), "whether reads and writes each have all of the bandwidth"),
         "latency": Field(LATENCY, "time to the first byte"),
         "alignment": Field(PowerOfTwo(), "bytes that a buffer's start is a multiple of"),
         "cached": Field(Flag(), "whether hardware fills it by itself (a cache level)"),
@@ -124,6 +125,7 @@ _FIGURES: dict[str, Kind] = {
     "flushes": Flag(),
     "asynchronous": Flag(),
     "along_sum": ListOf(Choice(dtypes.ALL)),
+    "either_order": Flag(),
 }
 """The options that the compiler itself reads; a user's emitter may have others."""
 _LIMITS: dict[str, Kind] = {
@@ -131,9 +133,10 @@ _LIMITS: dict[str, Kind] = {
     "flag_depth": Whole(),
     "issue_cycles": Whole(least=0),
     "clusters": Whole(),
+    "assumed": Flag(),
     "limits": TableOf(_VENDOR_KEY, Whole(least=0)),
 }
-"""The numbers of the vendor section that the compiler reads."""
+"""What the compiler reads of the vendor section."""
 INSTRUCTION = Record(
     {
         "primitive": Field(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping as Table
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import yaml
 
 from septran.errors import Errors, SepTranError, nearest, raise_all
 from septran.location import Location
@@ -140,6 +143,36 @@ def fill_in(mapping: MappingFile, point: Table[str, Candidate]) -> MappingFile:
     return read(filled(mapping.document, paths), mapping.machine, mapping.assumed, mapping.file)
 
 
+def changed(mapping: MappingFile, said: Table[str, Any]) -> MappingFile:
+    """Return `mapping` with what `said` has laid over it; raises MappingError, or Errors."""
+    mapping.require_one()
+    for name in ("extends", "machine"):
+        if name in said:
+            hint = "septran.load_mapping(mapping, machine) takes it for another machine"
+            raise UnknownNameError(f"a change has no {name!r}", hint=hint)
+    text = _written(said)
+    upper = _parsed(text, name_text(text, "change"))
+    report = _report(mapping.machine)
+    check(MAPPING, upper, report)
+    raise_all(report.errors)
+    document = upper if mapping.document is None else merged([upper, mapping.document])
+    raise_all(list(across(document)))
+    return read(document, mapping.machine, mapping.assumed, mapping.file)
+
+
+def _written(said: Table[str, Any]) -> str:
+    """Return the YAML of some keys of a mapping: a line for each value and each rule."""
+    try:
+        lines = [
+            yaml.safe_dump({key: value}, default_flow_style=None, sort_keys=False, width=math.inf)
+            for key, value in said.items()
+        ]
+    except yaml.YAMLError as error:
+        hint = "numbers, words, lists and dicts are"
+        raise MappingSyntaxError(f"a value that YAML has not: {error}", hint=hint) from None
+    return "".join(lines) or "{}\n"
+
+
 @dataclass(frozen=True)
 class _Source:
     text: str
@@ -234,18 +267,22 @@ def _named_machine(node: Node, folder: Path | None) -> Machine:
     raise UnknownNameError(f"no machine {shortened(name)!r}", node.where, hint=hint)
 
 
-def _report(machine: Machine) -> Report:
+def names_of(machine: Machine) -> dict[str, tuple[str, ...]]:
+    """Return the names that a mapping may use of a machine, aliases too, by what they are of."""
     parts = {
         "processor": [p.name for p in machine.processors],
         "memory": [m.name for m in machine.memories],
         "engine": [e.name for e in machine.engines],
         "instruction": [i.name for i in machine.instructions],
     }
-    names = {
+    return {
         what: (*own, *(a for a, target in machine.aliases.items() if target in own))
         for what, own in parts.items()
     }
-    return Report(FAMILY, names, machine.name, check_tune)
+
+
+def _report(machine: Machine) -> Report:
+    return Report(FAMILY, names_of(machine), machine.name, machine.aliases, check_tune)
 
 
 def _moved(mapping: MappingFile, machine: Machine) -> MappingFile:

@@ -251,6 +251,17 @@ class MappingFile:
 
         return fill_in(self, point)
 
+    def with_(self, **changes: Any) -> MappingFile:
+        """Return this mapping with small changes: what a file that `extends` it would say.
+
+        The words are the keys of a mapping file: ``with_(tunables={"block_K": 64})``, or
+        ``with_(rules=[{"match": {"task": "block"}, "pipeline": 2}])``, whose rules come before
+        these here. Raises MappingError, or Errors with all mistakes.
+        """
+        from septran.mapping.loader import changed
+
+        return changed(self, changes)
+
     def chooser(
         self,
         machine: Machine | None = None,

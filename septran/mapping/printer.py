@@ -38,18 +38,23 @@ def _instance(instance: Instance) -> list[str]:
     variant = f" by {instance.variant}" if instance.variant != instance.task else ""
     name = f" as {instance.name}" if instance.name != instance.variant else ""
     lines = [f"{instance.path}{variant}{name}"]
-    rows: list[tuple[str, str, Setting[Any]]] = []
+    # Tensors that have one value for one reason are one line.
+    named: dict[tuple[str, str, str], list[str]] = {}
     for key, name, setting in instance.rows():
-        text = f"{name}: {_flow(setting.said)}" if name else _flow(setting.value)
+        text = _flow(setting.said) if name else _flow(setting.value)
         if isinstance(setting, TensorMemory) and setting.value == NONE:
             text += f" (in {setting.memory})"
-        rows.append((key, text, setting))
+        named.setdefault((key, text, _why(setting)), []).append(name)
+    rows = [
+        (key, f"{', '.join(names)}: {text}" if all(names) else text, why)
+        for (key, text, why), names in named.items()
+    ]
     labels = max(14, *(len(key) for key, _, _ in rows))
     width = max(len(text) for _, text, _ in rows)
     last = ""
-    for key, text, setting in rows:
+    for key, text, why in rows:
         label = key if key != last else ""
-        lines.append(f"  {label:<{labels}} {text:<{width}}  {_why(setting)}".rstrip())
+        lines.append(f"  {label:<{labels}} {text:<{width}}  {why}".rstrip())
         last = key
     return lines
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from septran.argument_checks import require
 from septran.errors import SepTranError, raise_all
 from septran.ir.index import Range, Var
-from septran.ir.primitives import PRIMITIVES
+from septran.ir.primitives import BY_MAP_UNITS, PRIMITIVES
 from septran.ir.views import View
 from septran.location import Location
 from septran.machine.model import Instruction, Machine
@@ -489,12 +489,20 @@ class _Task:
         wanted: Sequence[Setting[str]],
         refusals: Sequence[Any],
     ) -> None:
-        reasons = "\n    ".join(map(str, refusals)) or "it has none for it"
+        reasons = (
+            "\n    ".join(map(str, refusals)) or f"{self.machine.name} has none for {primitive}"
+        )
         where = wanted[0].where if wanted else (self._where() or location)
         names = [i.name for i in self.machine.instructions if i.primitive == primitive]
         hints = [f"{self.machine.name} has {', '.join(names)} for {primitive}"] if names else []
+        if not names and not refusals and primitive in PRIMITIVES:
+            hints.append(_line_to_add(primitive))
         if primitive in PRIMITIVES and PRIMITIVES[primitive].instead:
             hints.append(PRIMITIVES[primitive].instead)
+        if refusals and all(r.reason.startswith("operands are ") for r in refusals):
+            taken = dict.fromkeys(d for n in names for d in self._inputs_of(n))
+            if taken:
+                hints.append(f"choose another element type: --dtype {' or '.join(taken)}")
         if len(uses_of(self.task)) > 1:
             hints.append("in a leaf of its own its tensors can be placed for it alone")
         self.work.unbound.append(
@@ -506,5 +514,19 @@ class _Task:
             )
         )
 
+    def _inputs_of(self, name: str) -> Iterator[str]:
+        """Yield the types of operands that an instruction takes for all of its inputs alike."""
+        for _, *inputs in self.machine.instruction(name).dtypes:
+            if len(set(inputs)) == 1:
+                yield inputs[0]
+
     def _where(self) -> Location | None:
         return self.scope.plans[0].where if self.scope.plans else None
+
+
+def _line_to_add(primitive: str) -> str:
+    """Return what the machine file lacks, where none of its instructions does a primitive."""
+    operands = ", ".join(f"{name}: MEMORY" for name in PRIMITIVES[primitive].operands)
+    line = f"my_{primitive}: {{primitive: {primitive}, operands: {{{operands}}}}}"
+    units = " or a unit with `primitive: map`" if primitive in BY_MAP_UNITS else ""
+    return f"add `{line}`{units} to `instructions` of the machine file"

@@ -45,9 +45,15 @@ def choose_tap(chosen, best, X, *, width: task.static):
 
 
 @task.define
-def choose_block(chosen, X, *, width: task.static):
-    """Some windows of one channel: walk their taps row by row."""
+def choose_and_forget(chosen, X, *, width: task.static):
+    """Some windows of one channel, whose greatest elements nobody asks for."""
     best = task.empty(chosen.shape, X.dtype, name="best")
+    task.launch(choose_block, chosen, best, X, width=width)
+
+
+@task.define
+def choose_block(chosen, best, X, *, width: task.static):
+    """Some windows of one channel: walk their taps row by row."""
     task.launch(nothing_chosen, chosen, best)
     for r, s in task.sequential_range(X.shape[2:]):
         task.launch(choose_tap, chosen, best, X[:, :, r, s], width=width)
@@ -58,7 +64,7 @@ def choose_channel(chosen, X, *, width: task.static):
     """Blocks of windows of one channel, each on its own."""
     Cp, Xp = _blocks(chosen, X)
     for i, j in task.parallel_range(Cp.shape):
-        task.launch(choose_block, Cp[i, j], Xp[i, j, 0, 0], width=width)
+        task.launch(choose_and_forget, Cp[i, j], Xp[i, j, 0, 0], width=width)
 
 
 @task.define(leaf=True)
@@ -126,6 +132,11 @@ def pool2d_backward(
         windows = task.window(X, (size, size), stride, padding)
         for b, c in task.parallel_range(*X.shape[:2]):
             task.launch(choose_channel, chosen[b, c], windows[b, c], width=X.shape[3])
+    spread_slopes(dX, X, dY, chosen, size, stride, padding)
+
+
+def spread_slopes(dX, X, dY, chosen, size, stride, padding):
+    """Give the slopes of windows to their elements: to those that are chosen, or to all."""
     along = [
         [StridedPlaces.of(n, extent, results, size, stride, padding, 1)
          for n in range(min(stride, extent))]

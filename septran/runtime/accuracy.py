@@ -24,6 +24,7 @@ from septran.ir.atoms import ElementRangeError, table_name, table_of
 from septran.ir.gather import composed, extents, read, write
 from septran.ir.gather import evaluate as evaluate_index
 from septran.ir.index import Var
+from septran.ir.scans import JOINS
 from septran.ir.views import View
 from septran.runtime import rounding
 from septran.runtime.rounding import Array, Bounded, cast, exact, gamma
@@ -304,9 +305,17 @@ class _Tensor:
         write(self.terms, view, values, read(self.terms, view, values) + count)
         write(self.stores, view, values, read(self.stores, view, values) + 1)
 
-    def add(self, view: View, values: Mapping[Var, int], part: Bounded) -> None:
-        """Add a part, in any order with those that are added before and after it."""
-        part = cast(part, self.dtype)
+    def join(
+        self, view: View, values: Mapping[Var, int], part: Bounded, attributes: Mapping[str, Any]
+    ) -> None:
+        """Join a part, in any order with those that are joined before and after it."""
+        part, function = cast(part, self.dtype), attributes["function"]
+        if function != "sum":
+            before = self.read(view, values)
+            self.write(
+                view, values, rounding.binary(JOINS[function], before, part, self.dtype, self.dtype)
+            )
+            return
         total = read(self.value, view, values) + part.value
         error = read(self.error, view, values) + part.error
         if is_float(self.dtype):
@@ -451,7 +460,8 @@ class _Run:
                 bits = self.rules.sum_bits.get(a.dtype)
                 target.tensor.accumulate(place, self.values, a, b, bits)
             case "accumulate":
-                target.tensor.add(place, self.values, self.read(statement.operands[1], env))
+                part = self.read(statement.operands[1], env)
+                target.tensor.join(place, self.values, part, dict(statement.attributes))
             case "copy" | "cast":
                 target.tensor.write(place, self.values, self.read(statement.operands[1], env))
             case "scan":

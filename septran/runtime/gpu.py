@@ -24,7 +24,7 @@ def require_gpu() -> Any:
         raise NoGpuError(
             "this kernel runs on a GPU, and torch finds none here",
             hint="compile with emulate=True (septran run --emulate) to run its code on the CPU, or "
-            "kernel.export(folder) and run it where a GPU is",
+            "take it to where a GPU is: kernel.save(path) here, septran.load(path) there",
         )
     return torch
 

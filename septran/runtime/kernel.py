@@ -272,8 +272,8 @@ class Kernel(Displayable):
             raise NotTimedError(
                 f"{self.name} is run by {executable.emulator}, which has no times of the "
                 "processor that it was compiled for",
-                hint="kernel.check says whether it is right; kernel.export(folder) writes it for "
-                "its own processor",
+                hint="kernel.check says whether it is right; kernel.save(path) keeps it for where "
+                "its own processor is",
             )
         if out is None:
             out = self(*tensors, **named)  # so that allocation is not timed
@@ -334,9 +334,10 @@ class Kernel(Displayable):
 
         For NVIDIA GPUs: one CUDA C++ file, to build with nvcc, and a loader for torch tensors. For
         CPUs a library: a C header, a shared and a static library, build files, examples that check
-        themselves. For DSAs: the C for the vendor's library, and what builds it. `name` is the
-        library's, the kernel's own where None; `arch` names the processors that it is to have
-        code for, of which it takes the best that a host has.
+        themselves. For DSAs: the C for the vendor's library, and what builds it. For OpenCL and
+        AMD's GPUs: the kernels' text and a host program in C. `name` is the library's, the kernel's
+        own where None; `arch` names the processors that it is to have code for, of which it takes
+        the best that a host has.
         `septran.export` writes several kernels as one library. Returns the main file's path;
         raises NotExportableError where the target cannot.
         """

@@ -159,4 +159,4 @@ def profile(
 
 
 def _part(fraction: float | None, of: str) -> str:
-    return "" if fraction is None else f" ({fraction:.0%} of {of})"
+    return f" ({of} unknown)" if fraction is None else f" ({fraction:.0%} of {of})"

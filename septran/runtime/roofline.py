@@ -31,12 +31,15 @@ class Roofline:
     def of(stages: Stages) -> Roofline:
         """Return the roofline of a compilation, from its task tree and tile program."""
         done, program = work(stages.task_tree), stages.tile_program
+        machine = program.machine
+        # Of a machine file for any device, a share of its peaks would say nothing.
+        known = not machine.vendor.get("assumed")
         return Roofline(
             done.flops,
             done.bytes_moved,
-            peak_flops(program, done.operations),
-            program.machine.main_memory.bytes_per_second,
-            program.machine.name,
+            peak_flops(program, done.operations) if known else None,
+            machine.main_memory.bytes_per_second if known else None,
+            machine.name,
         )
 
 

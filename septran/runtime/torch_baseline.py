@@ -13,7 +13,12 @@ from septran.runtime.beside_torch.experts import grouped_gemm, moe, moe_layer, r
 from septran.runtime.beside_torch.interleaved_timing import InterleavedTiming, time_interleaved
 from septran.runtime.beside_torch.pages import paged_attention, paged_prefill
 from septran.runtime.beside_torch.quantised import fp8_gemm
-from septran.runtime.beside_torch.recurrence import gated_delta_rule, ssd
+from septran.runtime.beside_torch.recurrence import (
+    gated_delta_rule,
+    linear_recurrence,
+    linear_recurrence_backward,
+    ssd,
+)
 
 SECONDS = 1.0
 """The number of seconds for which the two sides alternate."""
@@ -508,6 +513,18 @@ def _pool2d(static: Mapping[str, Any]) -> _NamedFunction:
     return f"torch {name}", lambda x: function(x, flags["size"], flags["stride"], flags["padding"])
 
 
+def _max_pool2d_indices(static: Mapping[str, Any]) -> _NamedFunction:
+    import torch
+
+    flags = {"size": 3, "stride": 2, "padding": 0, **static}
+
+    def call(x: Any) -> Any:
+        function, given = torch.nn.functional.max_pool2d, list(flags.values())
+        return function(x, *given, return_indices=True)
+
+    return "torch max_pool2d with indices", call
+
+
 def _causal_conv1d(static: Mapping[str, Any]) -> _NamedFunction:
     import torch
 
@@ -577,8 +594,12 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], _NamedFunction]] = {
     "layer_norm_backward": _layer_norm_backward,
     "linear_attention": _linear_attention,
     "linear_attention_backward": gradients.linear_attention_backward,
+    "linear_recurrence": linear_recurrence,
+    "linear_recurrence_backward": linear_recurrence_backward,
     "logsumexp": _logsumexp,
     "logsumexp_backward": gradients.logsumexp_backward,
+    "max_pool2d_indices": _max_pool2d_indices,
+    "max_pool2d_indices_backward": gradients.max_pool2d_indices_backward,
     "mla_decode": _mla_decode,
     "paged_attention": paged_attention,
     "paged_prefill": paged_prefill,

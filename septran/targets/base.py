@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
 
 from septran.stage import Stage
 from septran.tile.nodes import TileProgram
@@ -117,6 +119,15 @@ class Untimed(Protocol):
 
 
 @runtime_checkable
+class Driven(Protocol):
+    """An executable that another's driver compiles and runs, on whatever device that has."""
+
+    @property
+    def executor(self) -> str:
+        """The driver's name and version."""
+
+
+@runtime_checkable
 class Exporting(Protocol):
     """Code that can be written as files which build without SepTran and TVM."""
 
@@ -139,6 +150,20 @@ class ReferenceCall:
     """The error that rounding allows each element of them; infinite where nothing is promised."""
     scalars: Mapping[str, float | int] = field(default_factory=dict)
     """The scalars of the call by name."""
+
+    def files(self, roles: Iterable[tuple[str, str]]) -> dict[str, bytes]:
+        """The inputs as they lie; results and bounds as doubles: ``X``, ``Y.exact``, ``Y.bound``.
+
+        `roles` are the tensors with ``input``, ``output`` or what else they are to the kernel.
+        """
+        found = {}
+        for name, role in roles:
+            if role != "output":
+                found[name] = np.ascontiguousarray(self.inputs[name]).tobytes()
+            if role != "input":
+                for word, of in (("exact", self.exact), ("bound", self.bounds)):
+                    found[f"{name}.{word}"] = np.ascontiguousarray(of[name], np.float64).tobytes()
+        return found
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import functools
 import importlib
 from collections.abc import Iterable, Mapping
 
-from septran.backends import with_code
+from septran.backends import backend_of, with_code
 from septran.errors import TargetError, nearest
 from septran.machine.model import Engine, Instruction, Machine
 from septran.mapping.extern.name import EXTERN
@@ -88,14 +88,22 @@ def has_emulator(backend: str) -> bool:
     return backend in with_code() and isinstance(target_for(backend), Emulating)
 
 
+def _runs(backend: str) -> str:
+    """What becomes of the backend's kernels where nobody asks for an emulator."""
+    if backend_of(backend).simulated:
+        return "its code is simulated"
+    return "its code runs by what `septran doctor` finds here"
+
+
 def emulator_for(backend: str) -> Emulating:
     """The target, where it can emulate; raises NoEmulatorError, NoTargetError."""
     target = target_for(backend)
     if not isinstance(target, Emulating):
+        others = [name for name in with_code() if has_emulator(name)]
         raise NoEmulatorError(
             f"there is no emulator for backend {backend!r}",
-            hint="kernels for cpu run as they are, those for a DSA are always simulated, and "
-            "`--interpret` runs any tile program",
+            hint=f"without --emulate (emulate=True) {_runs(backend)}; `--interpret` runs any tile "
+            f"program, and there are emulators for {' and '.join(others)}",
         )
     return target
 

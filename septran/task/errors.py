@@ -205,6 +205,12 @@ class UnmetDemandError(LogicError):
     code = "SEP128"
 
 
+class ScanError(LogicError):
+    """The function of a scan does not join what is scanned, or is not associative."""
+
+    code = "SEP134"
+
+
 class UnwrittenElementError(LogicError):
     """An element of a temporary is read, and nobody has written it."""
 

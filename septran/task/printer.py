@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from septran.ir.expression_text import expression_text
+from septran.ir.expressions import loads
 from septran.ir.index import Index, axis
+from septran.ir.size_names import name_sizes
 from septran.ir.views import View, transposition_text
 from septran.task.tree import (
     Allocate,
@@ -25,12 +27,14 @@ _INDENT = "    "
 
 def to_text(tree: TaskTree) -> str:
     """Return the tree as text, each launched task indented under its launch."""
-    lines = list(_task(tree.root))
+    found = (view for task in tree.tasks() for s in statements(task.body) for view in _views(s))
+    sizes, lines = name_sizes(list(_task(tree.root)), found)
+    heads = [f"# {size}" for size in sizes]
     if tree.scalars:
-        lines.insert(0, "# scalars: " + ", ".join(f"{s.name}: {s.dtype}" for s in tree.scalars))
+        heads.insert(0, "# scalars: " + ", ".join(f"{s.name}: {s.dtype}" for s in tree.scalars))
     if tree.dims:
-        lines.insert(0, "# " + ", ".join(f"{n} = {e}" for n, e in tree.dims))
-    return "\n".join(lines)
+        heads.insert(0, "# " + ", ".join(f"{n} = {e}" for n, e in tree.dims))
+    return "\n".join([*heads, *lines])
 
 
 def _task(task: TaskNode) -> Iterator[str]:
@@ -44,6 +48,18 @@ def _task(task: TaskNode) -> Iterator[str]:
     sizes = {p.name: p.valid for p in task.params}
     sizes |= {s.name: s.valid for s in statements(task.body) if isinstance(s, Allocate)}
     yield from _indented(_Body(sizes).lines(task.body))
+
+
+def _views(statement: Statement) -> tuple[View, ...]:
+    match statement:
+        case Launch():
+            return statement.arguments
+        case Primitive():
+            return statement.operands
+        case Assign():
+            return (statement.target, *loads(statement.value))
+        case _:
+            return ()
 
 
 def _indented(lines: Iterator[str]) -> Iterator[str]:

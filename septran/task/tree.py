@@ -39,8 +39,11 @@ class Param:
     """The names of its dimensions where annotated."""
     accumulates: bool = False
     """Whether a primitive adds to it."""
-    joins: bool = False
-    """Whether all that is done with it is to add parts, of which no order is wrong."""
+    joins: str = ""
+    """The function by which parts are joined, of which no order is wrong, if nothing else is done.
+
+    An empty text for none.
+    """
     places: int | None = None
     """Of an entry's tensor of indices: each is at least 0 and less than this."""
     span: tuple[int, int] | None = None
@@ -63,6 +66,8 @@ class Allocate:
     fill: float | int | None
     """The initial content of every element; None where it is undefined."""
     location: Location = field(compare=False)
+    scans: bool = False
+    """Whether it holds what a scan by a function of the logic has joined so far."""
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from septran.dtypes import itemsize
+from septran.format_units import size_text
 from septran.location import Location
 from septran.stage import Displayable, view
 from septran.tile.analyses.loops import bytes_of, walk
@@ -117,20 +118,24 @@ class Ledger(Displayable):
     def __str__(self) -> str:
         if not self.rows:
             nothing = f"{self.name} copies nothing: every tensor is used where it is"
-            return "\n".join([nothing, *self._between()]) + "\n"
-        lines = _table([_HEAD, *map(_cells, self.rows)])
-        lines += ["", *_table([["edge", "bytes"], *([e, f"{b:,}"] for e, b in self.edges.items())])]
-        lines += ["", f"compulsory traffic: {self.least_bytes:,} bytes"]
-        lines += [f"{self.main_memory} traffic: {self.main_memory_bytes:,} bytes, "
-                  f"{self.ratio:.2f} times the least"]  # fmt: skip
+            return "\n\n".join(filter(None, [nothing, self.between_tasks])) + "\n"
+        lines = _table([_HEAD, *_rows(self.rows)])
+        moved = ", ".join(f"{edge} {_bytes(count)}" for edge, count in self.edges.items())
+        lines += ["", f"moved: {moved}", f"compulsory traffic: {_bytes(self.least_bytes)}"]
+        traffic = f"{self.main_memory} traffic: {_bytes(self.main_memory_bytes)}"
+        lines.append(f"{traffic}, {self.ratio:.2f} times the least")
         if self.in_place:
             lines.append(f"used in place: {', '.join(self.in_place)}")
-        return "\n".join([*lines, *self._between()]) + "\n"
+        return "\n\n".join(filter(None, ["\n".join(lines), self.between_tasks])) + "\n"
 
-    def _between(self) -> list[str]:
-        """Return the table of handovers after an empty line, if there are any."""
+    @property
+    def between_tasks(self) -> str:
+        """The table of `handovers`: who writes and reads each, its bytes, and what one task saves.
+
+        It is empty where tasks hand nothing to each other through main memory.
+        """
         if not self.handovers:
-            return []
+            return ""
         rows = [
             [
                 h.tensor,
@@ -140,7 +145,7 @@ class Ledger(Displayable):
             ]
             for h in self.handovers
         ]
-        return ["", *_table([_BETWEEN, *rows])]
+        return "\n".join(_table([_BETWEEN, *rows]))
 
 
 def ledger(program: TileProgram) -> Ledger:
@@ -268,6 +273,22 @@ def _first_is_read(program: TileProgram, name: str) -> bool:
 
 _BETWEEN = ["between tasks", "bytes", "written by", "read by", "one task saves"]
 _HEAD = ["tensor", "edge", "bytes", "trips", "total", "engine", "state", "reason"]
+
+
+def _rows(rows: Iterable[Entry]) -> Iterator[list[str]]:
+    """Yield the cells of each row; a reason that an earlier row has is not said again."""
+    said: set[tuple[str, str]] = set()
+    for row in rows:
+        *cells, reason = _cells(row)
+        again = (row.tensor, reason) in said
+        said.add((row.tensor, reason))
+        yield [*cells, f"as that of {row.tensor} above" if again else reason]
+
+
+def _bytes(count: int) -> str:
+    """Return a number of bytes, in a unit that people use beside it."""
+    unit = f" ({size_text(count)})" if count >= 1024 else ""
+    return f"{count:,} bytes{unit}"
 
 
 def _cells(row: Entry) -> list[str]:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from septran.ir.expression_text import expression_text
 from septran.ir.index import Index, axis, is_axis
+from septran.ir.size_names import name_sizes
 from septran.ir.views import View, transposition_text
 from septran.tile.layouts import ROW
 from septran.tile.nodes import (
@@ -26,6 +27,8 @@ from septran.tile.nodes import (
     Role,
     TileProgram,
     Wait,
+    nodes,
+    views,
 )
 
 _INDENT = "    "
@@ -34,16 +37,20 @@ _INDENT = "    "
 def to_text(program: TileProgram, *, origins: bool = False) -> str:
     """Return the text of a program; `origins` adds to each line, as a comment, why it is there."""
     printer = _Printer(program, origins=origins)
+    found = (view for node in nodes(program.body) for view in views(node))
+    sizes, body = name_sizes(list(printer.body(program.body)), found)
     lines = [f"program {program.name} on {program.machine.name}:"]
     lines += [f"{_INDENT}{line}" for line in printer.declarations()]
+    why = "  # extents at a ragged edge, here by a name" if origins else ""
+    lines += [f"{_INDENT}size {size}{why}" for size in sizes]
     if lines[1:] and program.body:
         lines.append("")
-    lines += [f"{_INDENT}{line}" for line in printer.body(program.body)]
+    lines += [f"{_INDENT}{line}" for line in body]
     return "\n".join(lines) + "\n"
 
 
 def node_text(node: Node, program: TileProgram) -> str:
-    """Return one node on one line, without its body."""
+    """Return one node on one line, without its body, and with sizes in full."""
     return _Printer(program, origins=False).head(node)
 
 

@@ -29,7 +29,7 @@ class Replacement:
     tensors: tuple[Tensor, ...]
     static: Mapping[str, Any] = field(default_factory=dict)
     scalars: Mapping[str, Any] = field(default_factory=dict)
-    finish: Callable[[Tensor], Tensor] = lambda result: result
+    finish: Callable[[Any], Any] = lambda result: result
     """What makes torch's result of the operator's: a reshape, mostly."""
 
 
@@ -176,12 +176,12 @@ def embedding(
     _refuse(weight.dim() != 2, "its weights are no matrix")
     _refuse(input.dtype not in (torch.int32, torch.int64), "its indices are no integers of torch's")
     _refuse(max_norm is not None, "it renormalises its weights")
-    _refuse(torch.is_grad_enabled() and weight.requires_grad, "its weights need a gradient")
+    special = padding_idx is not None or scale_grad_by_freq or sparse
+    trained = torch.is_grad_enabled() and weight.requires_grad
+    _refuse(special and trained, "its weights' gradient is scaled, sparse or without a row")
     shape = (*input.shape, weight.shape[1])
     index = input.reshape(-1).to(torch.int64)
-    if index.numel() and _has_values(index):
-        low, high = (int(x) for x in index.aminmax())
-        _refuse(low < 0 or high >= weight.shape[0], "an index is out of range")
+    _refuse(_leaves(index, weight.shape[0]), "an index is out of range")
     return Replacement("embedding", (weight, index), finish=lambda x: x.reshape(shape))
 
 
@@ -200,10 +200,7 @@ def conv2d(
     _refuse(bias is not None and bias.shape != weight.shape[:1], "its bias is not one a channel")
     flags = {"groups": groups}
     for name, value in (("stride", stride), ("padding", padding), ("dilation", dilation)):
-        pair = (value, value) if isinstance(value, int) else tuple(value)
-        _refuse(len(set(pair)) != 1, f"its {name} differs between the axes")
-        _refuse(pair[0] < (0 if name == "padding" else 1), f"its {name} is {pair[0]}")
-        flags[name] = pair[0]
+        flags[name] = _of_both_axes(name, value)
     for extent, size in zip(input.shape[2:], weight.shape[2:], strict=True):
         window = flags["dilation"] * (size - 1) + 1
         _refuse(extent + 2 * flags["padding"] < window, "its filter is larger than the input")
@@ -212,6 +209,127 @@ def conv2d(
         return result if bias is None else result + bias[:, None, None]
 
     return Replacement("conv2d", (input, weight), flags, finish=finish)
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Replacement:
+    """torch.nn.functional.max_pool2d by `pool2d`."""
+    _refuse(return_indices, "it returns places")
+    return _max_pool2d("pool2d", input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = True,
+) -> Replacement:
+    """torch.nn.functional.max_pool2d with places, by `max_pool2d_indices`."""
+    operator = "max_pool2d_indices"
+    return _max_pool2d(operator, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def _max_pool2d(
+    operator: str,
+    input: Tensor,
+    size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+) -> Replacement:
+    _refuse(_of_both_axes("dilation", dilation) != 1, "its windows have gaps")
+    return _pooled(operator, input, size, stride, padding, ceil_mode)
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Replacement:
+    """torch.nn.functional.avg_pool2d by `pool2d`."""
+    call = _pooled("pool2d", input, kernel_size, stride, padding, ceil_mode)
+    outside = call.static["padding"] > 0 and not count_include_pad
+    _refuse(outside or divisor_override is not None, "it divides by another number")
+    return replace(call, static={**call.static, "function": "mean"})
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Replacement:
+    """torch.nn.functional.adaptive_avg_pool2d by `pool2d`, where windows are alike and apart."""
+    _refuse(input.dim() not in (3, 4), "its input does not have three or four axes")
+    pair = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
+    wanted = [
+        n if count is None else count for n, count in zip(input.shape[-2:], pair, strict=True)
+    ]
+    unlike = any(count < 1 or n % count for n, count in zip(input.shape[-2:], wanted, strict=True))
+    _refuse(unlike, "its windows are not alike")
+    sizes = [n // count for n, count in zip(input.shape[-2:], wanted, strict=True)]
+    return avg_pool2d(input, sizes)
+
+
+def _pooled(
+    operator: str, input: Tensor, size: Any, stride: Any, padding: Any, ceil_mode: bool
+) -> Replacement:
+    """Return the call on an input of three or four axes; torch's stride may be left out."""
+    _refuse(input.dim() not in (3, 4), "its input does not have three or four axes")
+    _refuse(ceil_mode, "it has windows that begin inside and end outside")
+    absent = stride is None or (not isinstance(stride, int) and len(stride) == 0)
+    given = {"size": size, "stride": size if absent else stride, "padding": padding}
+    flags = {name: _of_both_axes(name, value) for name, value in given.items()}
+    smallest = min(input.shape[-2:]) + 2 * flags["padding"]
+    _refuse(smallest < flags["size"], "its window is larger than the input")
+    too_much = 2 * flags["padding"] > flags["size"]
+    _refuse(too_much, "its padding is more than half of its window")
+    if input.dim() == 4:
+        return Replacement(operator, (input,), flags)
+
+    def finish(result: Any) -> Any:
+        return tuple(y[0] for y in result) if isinstance(result, tuple) else result[0]
+
+    return Replacement(operator, (input[None],), flags, finish=finish)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Replacement:
+    """torch.nn.functional.cross_entropy of rows and their classes; torch sums over the rows."""
+    _refuse(not input.dim() == 2 == target.dim() + 1, "its logits are no matrix")
+    _refuse(target.dtype is not torch.int64, "its targets are no classes")
+    _refuse(weight is not None or label_smoothing != 0, "its classes have weights, or are smoothed")
+    _refuse(size_average is not None or reduce is not None, "it has arguments of old versions")
+    _refuse(reduction not in ("mean", "sum", "none"), f"its reduction is {reduction!r}")
+    _refuse(0 <= ignore_index < input.shape[1], "it ignores a class")
+    counted = target != ignore_index
+    # A class that there is, where nothing is asked for.
+    _refuse(_leaves(target.where(counted, 0), input.shape[1]), "a target is out of range")
+
+    def finish(losses: Tensor) -> Tensor:
+        if reduction == "none":
+            return losses
+        return losses.sum() / counted.sum() if reduction == "mean" else losses.sum()
+
+    return Replacement("cross_entropy", (input, target), finish=finish)
 
 
 @dataclass(frozen=True)
@@ -230,6 +348,8 @@ _MATMUL = StandIn(("gemm", "batched_gemm"), matmul)
 _MM, _BMM = StandIn(("gemm",), mm), StandIn(("batched_gemm",), bmm)
 _SOFTMAX = StandIn(("softmax",), softmax)
 _CONV2D = StandIn(("conv2d",), conv2d)
+_MAX_POOL2D = StandIn(("pool2d",), max_pool2d)
+_MAX_POOL2D_INDICES = StandIn(("max_pool2d_indices",), max_pool2d_with_indices)
 
 
 def _activation(name: str) -> StandIn:
@@ -263,6 +383,12 @@ KNOWN: Mapping[Callable[..., Any], StandIn] = {
     functional.embedding: StandIn(("embedding",), embedding),
     functional.conv2d: _CONV2D,
     torch.conv2d: _CONV2D,
+    functional.max_pool2d: _MAX_POOL2D,
+    torch.max_pool2d: _MAX_POOL2D,
+    functional.max_pool2d_with_indices: _MAX_POOL2D_INDICES,
+    functional.avg_pool2d: StandIn(("pool2d",), avg_pool2d),
+    functional.adaptive_avg_pool2d: StandIn(("pool2d",), adaptive_avg_pool2d),
+    functional.cross_entropy: StandIn(("cross_entropy",), cross_entropy),
 }
 """The functions of torch that the library can stand in for."""
 
@@ -276,8 +402,28 @@ MODULES: Mapping[type[torch.nn.Module], Callable[..., Any]] = {
     torch.nn.SiLU: functional.silu,
     torch.nn.Embedding: functional.embedding,
     torch.nn.Conv2d: functional.conv2d,
+    torch.nn.MaxPool2d: functional.max_pool2d,
+    torch.nn.AvgPool2d: functional.avg_pool2d,
+    torch.nn.AdaptiveAvgPool2d: functional.adaptive_avg_pool2d,
+    torch.nn.CrossEntropyLoss: functional.cross_entropy,
 }
 """The function that a module's forward calls, by which a module is replaced."""
+
+
+def _of_both_axes(name: str, value: Any) -> int:
+    """Return what a window has along each axis."""
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    _refuse(len(set(pair)) != 1, f"its {name} differs between the axes")
+    _refuse(pair[0] < (0 if name == "padding" else 1), f"its {name} is {pair[0]}")
+    return int(pair[0])
+
+
+def _leaves(index: Tensor, size: int) -> bool:
+    """Return whether an index is known to be none of 0 to size - 1."""
+    if not index.numel() or not _has_values(index):
+        return False
+    low, high = (int(x) for x in index.aminmax())
+    return low < 0 or high >= size
 
 
 def _has_values(x: Tensor) -> bool:

@@ -27,11 +27,16 @@ class ReplacementReport:
     """The number of calls by torch's function and SepTran's operator."""
     kept: Counter[tuple[str, str]] = field(default_factory=Counter)
     """The number of calls by torch's function and the reason why it was left to torch."""
+    unknown: Counter[str] = field(default_factory=Counter)
+    """The number of calls that computed floats and that nothing is known to stand in for; counted
+    where all that is known was to be replaced, and not in graphs."""
 
     def __str__(self) -> str:
         rows = [("function", "calls", "by")]
         rows += [(f, str(n), f"SepTran's {o}") for (f, o), n in sorted(self.replaced.items())]
         rows += [(f, str(n), f"torch: {why}") for (f, why), n in sorted(self.kept.items())]
+        nothing = "torch: nothing is known to stand in for it"
+        rows += [(f, str(n), nothing) for f, n in sorted(self.unknown.items())]
         widths = [max(len(row[n]) for row in rows) for n in range(2)]
         return "\n".join(f"{f:{widths[0]}}  {n:>{widths[1]}}  {by}" for f, n, by in rows)
 
@@ -56,7 +61,7 @@ def use(
         WrongArgumentError: nothing is known to replace a function, or not by that operator.
         SepTranError: as `septran.compile`.
     """
-    mode = _Mode(_chosen(functions), mapping)
+    mode = _Mode(_chosen(functions), mapping, functions is None)
     with mode:
         yield mode.report
 
@@ -70,8 +75,11 @@ _mappings: list[Any] = []
 class _Mode(TorchFunctionMode):
     """Intercepts the chosen functions of torch."""
 
-    def __init__(self, chosen: Mapping[Any, StandIn | Operator], mapping: Any) -> None:
+    def __init__(
+        self, chosen: Mapping[Any, StandIn | Operator], mapping: Any, everything: bool
+    ) -> None:
         super().__init__()
+        self.everything = everything
         self.chosen = chosen
         self.mapping = mapping
         self.report = ReplacementReport()
@@ -90,7 +98,11 @@ class _Mode(TorchFunctionMode):
                     return parts(*args, **named)
         except Unsuitable as reason:
             self.report.kept[_name(function), str(reason)] += 1
-        return function(*args, **named)
+            return function(*args, **named)
+        result = function(*args, **named)
+        if self.everything and _may_be_unknown(function) and _computed(result, args):
+            self.report.unknown[_name(function)] += 1
+        return result
 
     def _run(self, name: str, stand: StandIn | Operator, args: Any, named: Any) -> Any:
         if isinstance(stand, Operator):
@@ -115,6 +127,20 @@ class _Mode(TorchFunctionMode):
             raise Unsuitable(error.message) from error
         self.report.replaced[name, call.operator] += 1
         return call.finish(result)
+
+
+def _may_be_unknown(function: Any) -> bool:
+    """Return whether a model, not a graph made of it, called a function rather than an operator."""
+    return not torch.compiler.is_compiling() and not isinstance(function, torch._ops.OpOverload)
+
+
+def _computed(result: Any, args: Any) -> bool:
+    """Return whether a function made floats of tensors, not a view or what it was given."""
+    given = [x for x in args if isinstance(x, torch.Tensor)]
+    several = result if isinstance(result, tuple | list) else (result,)
+    made = [x for x in several if isinstance(x, torch.Tensor) and x.is_floating_point()]
+    inside: Any = torch._C  # untyped
+    return bool(given) and any(not any(inside._is_alias_of(x, one) for one in given) for x in made)
 
 
 def _check_dtypes(tensors: tuple[torch.Tensor, ...]) -> None:

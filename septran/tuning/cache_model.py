@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from septran.backends import backend_of
 from septran.dtypes import accumulator_dtype, itemsize
 from septran.ir import expressions as ex
-from septran.ir.index import Var
+from septran.ir.index import Var, axis
 from septran.machine.model import Machine, Memory
 from septran.tile.analyses.cpu_decisions import PARALLEL_WORK, streamed, work_of
 from septran.tile.analyses.loops import most_iterations, ranges, walk
@@ -36,9 +36,13 @@ MOST_STRIPS = 3
 """Strips of rows for which what they are multiplied by is computed where it is used."""
 PARALLEL_ELEMENTS = 1 << 15
 """Elements of a step outside of loops over cores from which on all cores share it."""
-RETAINED = (0.75, 1.0)
+RETAINED = (0.75, 1.25)
 """Parts of a cache's capacity: what is touched between two uses is kept below the first, gone
-above the second. Caches are not filled in the order of use alone, so neither is sharp."""
+above the second. Caches are not filled in the order of use alone, so neither is sharp: going round
+in as many bytes as a cache has, about half of them is found there."""
+APART_CYCLES = 2.0
+"""Of an element whose neighbour in a vector does not lie beside it: it is loaded by itself, and put
+in its place by the one port that moves elements between lanes, some of them twice."""
 OVERLAP = 0.5
 """The part of the shorter of instructions and data that the longer one hides."""
 
@@ -351,9 +355,10 @@ class _Work:
         """Calls of the step by one unit, were each loop as long as it can be."""
         return math.prod(self.model.trip_counts[x.variable] for x in self.step.loops) * self.share
 
-    def _elements(self, region: Region, lanes: int = 1) -> float:
-        """Elements of all calls of one unit, the last axis in whole vectors."""
-        steps = (*(1,) * (len(region.shape) - 1), lanes) if region.shape else ()
+    def _elements(self, region: Region, lanes: int = 1, along: int = -1) -> float:
+        """Elements of all calls of one unit, one axis in whole vectors: the last one mostly."""
+        along %= max(1, len(region.shape))
+        steps = tuple(lanes if n == along else 1 for n in range(len(region.shape)))
         loops = self.step.loops
         points = tally(region.valid, region.shape, loops, steps)[1] * lanes
         return points * self._most_calls() / max(1, math.prod(most_iterations(loops)))
@@ -374,14 +379,16 @@ class _Work:
         lanes = self.model.registers.bytes // 4
         ops = 0.0
         for cost, space in operations(node, instruction):
-            ops += cost * self._elements(space, lanes if space.shape and space.shape[-1] > 1 else 1)
+            along = _vectors_along(node, space, lanes)
+            wide = bool(space.shape) and space.shape[along] > 1
+            ops += cost * self._elements(space, lanes if wide else 1, along)
         width = _register_width(node, self._width(node.operands[0]))
         rate = rate_of(self.model.machine, instruction, self._dtype(node))
         busy = 0.0
         if rate is None:
             self.model.unknown.add(f"the throughput of {node.instruction}")
         else:
-            busy = ops / rate
+            busy = ops / rate + self._gathered(node)
             self.model.times.add("compute", node.instruction, ops * self.active, busy)
         read = sum(self._elements(r) * width for r in dict.fromkeys(reads(node)))
         held = self._innermost_transfer(read, writing=False)
@@ -389,6 +396,17 @@ class _Work:
             written = self._elements(node.operands[0]) * width
             held += self._innermost_transfer(written, writing=True)
         return max(busy, held)
+
+    def _gathered(self, node: Compute) -> float:
+        """Seconds of loading elements that lie apart, one by one."""
+        clock = self.model.machine.clock_mhz
+        lanes = self.model.registers.bytes // 4
+        apart = sum(
+            self._elements(region)
+            for region in dict.fromkeys(reads(node))
+            if _lies_apart(region, _vectors_along(node, region, lanes))
+        )
+        return apart * APART_CYCLES / (clock * 1e6) if clock else 0.0
 
     def _dtype(self, node: Compute) -> str:
         return self.model.buffers[node.operands[0].buffer].dtype
@@ -461,6 +479,25 @@ class _Work:
 
 def _multiplies(node: Compute | Copy) -> bool:
     return isinstance(node, Compute) and node.primitive == "gemm"
+
+
+def _vectors_along(node: Compute, region: Region, lanes: int) -> int:
+    """The axis of an operand's points along which vectors go.
+
+    That is the last one, but for windows: what is reduced there is shorter than a vector, and what
+    neighbours need lies behind it.
+    """
+    target, rank = node.operands[0].shape, len(region.shape)
+    windows = rank > len(target) > 0 and region.shape[: len(target)] == target
+    return len(target) - 1 if windows and region.shape[-1] < lanes <= target[-1] else rank - 1
+
+
+def _lies_apart(region: Region, along: int) -> bool:
+    """Whether the elements of a region are not neighbours in its buffer along an axis."""
+    if not region.shape or region.shape[along] == 1:
+        return False
+    steps = [entry.coefficient(axis(along)) for entry in region.index]
+    return any(steps[:-1]) or steps[-1] not in (0, 1)
 
 
 def _shared(step: TimedStep) -> bool:

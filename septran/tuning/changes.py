@@ -6,6 +6,7 @@ change has one figure everywhere.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import defaultdict
@@ -14,13 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from septran.backends import backend_of
 from septran.compiler import compile_request, fitted
 from septran.errors import SepTranError
 from septran.location import Location
 from septran.machine.kinds import Flag, Whole
-from septran.machine.model import NONE, Machine
-from septran.mapping.keys import BINDING, MEMS, PROC, SINGLE, TUNABLES, Key
+from septran.machine.model import NONE, Engine, Machine
+from septran.mapping.keys import BINDING, COPY, LAYOUTS, MEMS, PROC, SINGLE, TUNABLES, Key
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import MappingFile
 from septran.mapping.resolved import Instance, ResolvedMapping, Setting
@@ -28,7 +31,7 @@ from septran.mapping.rules import BUILTIN
 from septran.request import CompileRequest
 from septran.runtime.profile import Profile
 from septran.targets.base import Untimed
-from septran.task.tree import TaskNode
+from septran.task.tree import Param, TaskNode
 from septran.tuning.model import predict
 from septran.tuning.writing import WrittenMapping
 
@@ -36,6 +39,11 @@ DEEPEST = 4
 """The greatest number of stages of a pipeline that is tried."""
 MOST = 16
 """The greatest of other small integers that is tried, such as blocks of a cluster."""
+INFERRED = Setting("inferred", "what instructions, neighbours and the machine ask for")
+PLAIN = {"row": "row", "column": "column", "padded": "padded(16)"}
+"""Layouts by their kind, of those that no instruction has to demand."""
+Found = tuple[str, str, Setting[Any], Sequence[Any]]
+"""A key, an entry of it, its value now, and the legal ones."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class Change:
     def setting(self) -> str:
         """What a rule says to make it: ``mems: {gate: ACC, up: ACC}``."""
         head, _, last = self.key.partition(".")
-        value = _text(self.after)
+        value = text_of_value(self.after)
         if self.entries:
             value = f"{{{', '.join(f'{entry}: {value}' for entry in self.entries)}}}"
         return f"{head}: {{{last}: {value}}}" if last else f"{head}: {value}"
@@ -87,7 +95,7 @@ class Change:
         return f"{{match: {{task: {self.task}}}, {self.setting}}}"
 
     def __str__(self) -> str:
-        return f"{self.task}: {self.setting} (now {_text(self.before)})"
+        return f"{self.task}: {self.setting} (now {text_of_value(self.before)})"
 
 
 @dataclass(frozen=True)
@@ -152,20 +160,19 @@ class Proposals:
 def places(mapping: ResolvedMapping) -> Iterator[MappingPlace]:
     """Yield each place of a resolved mapping once, with its legal values beside that of now."""
     seen: set[tuple[str, str, str]] = set()
-    for instance in mapping.instances:
-        if instance.task in BUILTIN:
-            continue
-        for key, entry, setting, values in _places(instance, mapping.machine):
-            place = (instance.task, key, entry)
-            others = tuple(v for v in values if v != setting.value)
-            if place not in seen and others:
-                seen.add(place)
-                yield MappingPlace(
-                    instance.task, instance.name, key, entry, setting.value, others, setting.where
-                )  # fmt: skip
-
-
-Found = tuple[str, str, Setting[Any], Sequence[Any]]
+    tasks = {task.path: task for task in mapping.tree.tasks()}
+    own = [instance for instance in mapping.instances if instance.task not in BUILTIN]
+    # What the compiler chooses by itself comes last: it is seldom better to say it.
+    found = [(i, place) for i in own for place in _places(i, mapping.machine)]
+    found += [(i, place) for i in own for place in _staged(i, tasks[i.path], mapping.machine)]
+    for instance, (key, entry, setting, values) in found:
+        place = (instance.task, key, entry)
+        others = tuple(v for v in values if v != setting.value)
+        if place not in seen and others:
+            seen.add(place)
+            yield MappingPlace(
+                instance.task, instance.name, key, entry, setting.value, others, setting.where
+            )  # fmt: skip
 
 
 def _places(instance: Instance, machine: Machine) -> Iterator[Found]:
@@ -199,6 +206,44 @@ def _values(key: Key[Any]) -> Sequence[Any]:
     return ()
 
 
+def _staged(instance: Instance, task: TaskNode, machine: Machine) -> Iterator[Found]:
+    """Yield the places of the tensors that a task keeps in a memory of its own."""
+    for param in task.params:
+        held = instance.mems.get(param.name)
+        if held is None or NONE in (held.value, held.memory):
+            continue
+        if held.memory == machine.main_memory.name:
+            continue
+        engines = tuple(_engines(machine, held.memory, param))
+        if len(engines) > 1:
+            first = Setting(engines[0].name, f"default of {machine.name}")
+            chosen = instance.settings.table(COPY).get(param.name, first)
+            yield COPY.path, param.name, chosen, [engine.name for engine in engines]
+        layouts = tuple(dict.fromkeys(_layouts(machine, engines)))
+        if len(layouts) > 1:
+            lies = instance.settings.table(LAYOUTS).get(param.name, INFERRED)
+            yield LAYOUTS.path, param.name, lies, layouts
+
+
+def _engines(machine: Machine, memory: str, param: Param) -> Iterator[Engine]:
+    """Yield the engines that may fill the memory, or empty it of what only goes out."""
+    inner, outer = (1, 0) if param.reads else (0, 1)
+
+    def leads(move: tuple[str, str]) -> bool:
+        levels = [machine.depth(machine.memory(name).visible_to) for name in move]
+        return move[inner] == memory and levels[outer] <= levels[inner] and move[0] != move[1]
+
+    yield from (e for e in machine.engines if any(map(leads, e.moves)))
+
+
+def _layouts(machine: Machine, engines: Sequence[Engine]) -> Iterator[str]:
+    """Yield what the engines can write: plain layouts, and those that instructions demand."""
+    kinds = {kind for engine in engines for kind in engine.layouts}
+    yield from (text for kind, text in PLAIN.items() if kind in kinds)
+    demanded = (text for i in machine.instructions for text in i.layouts.values())
+    yield from (text for text in demanded if any(text.startswith(kind) for kind in kinds))
+
+
 def changes(mapping: ResolvedMapping) -> Iterator[Change]:
     """Yield every change of one place, and those of all temporaries, inputs or outputs together."""
     groups: dict[tuple[str, str, Any, Any], list[MappingPlace]] = defaultdict(list)
@@ -226,28 +271,50 @@ def _change(place: MappingPlace, entries: tuple[str, ...], value: Any) -> Change
     )  # fmt: skip
 
 
-def changed_text(mapping: MappingFile, change: Change) -> str:
-    """Return the text of a mapping with a change: a shorter one that extends a file, if it can."""
+def changed_text(mapping: MappingFile, *made: Change) -> str:
+    """Return the text of a mapping with changes: a shorter one that extends a file, if it can.
+
+    It is empty where the mapping is a text to which no rule can be added.
+    """
     source = WrittenMapping.of(mapping)
-    text = _without(source.text, change)
+    if not made:
+        return source.unchanged
+    text = source.text
+    for change in made:
+        text = _without(text, change)
     base = source.base or ("" if source.folder is None else mapping.file.rpartition("/")[2])
     if mapping.instances:
-        inner = f"{{{change.instance}: {{{change.setting}}}}}"
-        return f"extends: {base}\ntask_mappings: {inner}\n" if base else ""
+        return f"extends: {base}\ntask_mappings: {_instances(made)}\n" if base else ""
     head = re.search(r"^rules:[ \t]*(?:#.*)?\n(?:[ \t]*(?:#.*)?\n)*([ \t]*)- ", text, re.M)
     if not source.base and head is not None:
         start = head.end() - len(head[1]) - 2
-        return f"{text[:start]}{head[1]}- {change.rule}\n{text[start:]}"
-    rules = f"rules:\n  - {change.rule}\n"
+        added = "".join(f"{head[1]}- {change.rule}\n" for change in made)
+        return f"{text[:start]}{added}{text[start:]}"
+    rules = "rules:\n" + "".join(f"  - {change.rule}\n" for change in made)
     if base:
         return f"extends: {base}\n{rules}"
     return "" if re.search(r"^rules:", text, re.M) else f"{text}{rules}"
 
 
+def _instances(made: Sequence[Change]) -> str:
+    """Return what changes say of instances, as YAML writes it in a line."""
+    found: dict[str, dict[str, Any]] = {}
+    for change in made:
+        head, _, last = change.key.partition(".")
+        value = dict.fromkeys(change.entries, change.after) if change.entries else change.after
+        fields = found.setdefault(change.instance, {})
+        if change.entries or last:
+            fields.setdefault(head, {}).update({last: value} if last else value)
+        else:
+            fields[head] = value
+    written = yaml.safe_dump(found, default_flow_style=True, sort_keys=False, width=math.inf)
+    return str(written).strip()
+
+
 def _without(text: str, change: Change) -> str:
     """Return a mapping's text without the rule that an earlier change of the same place wrote."""
-    rule = re.escape(replace(change, after=_ANY).rule).replace(_ANY, r"[^{},]+")
-    return re.sub(rf"^[ \t]*- {rule}\n", "", f"{text.rstrip()}\n", flags=re.M)
+    rule = re.escape(replace(change, after=_ANY).rule).replace(_ANY, r"(?:\"[^\"]*\"|[^{},]+)")
+    return re.sub(rf"^[ \t]*- {rule}[ \t]*(?:#.*)?\n", "", f"{text.rstrip()}\n", flags=re.M)
 
 
 _ANY = "ANY_VALUE"
@@ -354,8 +421,10 @@ def _share(then: float, now: float) -> float:
     return then / now if now else 1.0
 
 
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def text_of_value(value: Any) -> str:
+    """Return a value as YAML has it within braces."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f'"{text}"' if "," in text else text
 
 
 def _place(where: Location | None) -> str:

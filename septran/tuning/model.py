@@ -11,12 +11,15 @@ assumptions, which `Prediction.notes` repeats for readers:
 
 - all resources work beside each other (`Prediction.seconds`); `without_overlap` is the
   sum, for a machine that does one thing after the other;
+- what is read from a memory and what is written to it share its bandwidth, unless the machine
+  file calls it ``duplex``; a memory that several edges share is a resource of its own;
 - throughputs are those of one core (one multiprocessor), the level next to the host;
   parallel iterations are spread over them in whole waves;
 - matrix units compute ragged tiles in full, vector units what exists of them;
 - each call of a primitive reads each operand once;
 - of a cache that the hardware fills by itself (``vendor: {cache: ...}``), what blocks of one
-  wave read in common comes from main memory once;
+  wave read in common comes from main memory once, and so does what a block reads again in the
+  same turn of its loops; nothing stays from one wave to the next;
 - latencies, synchronisation and launches are free.
 """
 
@@ -85,6 +88,7 @@ def _starts(region: Region) -> list[Index]:
 
 NOTES = (
     "peak figures of the machine file; every resource busy at the same time",
+    "reads and writes of one memory share its bandwidth; caches keep what one wave reads",
     "matrix units compute ragged tiles in full; latencies and synchronisation are free",
 )
 SCHEDULE_NOTES = (
@@ -102,9 +106,10 @@ class Limit:
     """The time for which one resource is busy."""
 
     kind: str
-    """The kind of resource: ``compute``, ``edge``, or ``start`` of work on some processors."""
+    """The kind of resource: ``compute``, ``edge``, a ``memory`` that several edges share, or
+    ``start`` of work on some processors."""
     name: str
-    """An instruction, or a memory edge such as ``DRAM -> L2``."""
+    """An instruction, a memory edge such as ``DRAM -> L2``, or a memory."""
     amount: float
     """The number of operations, of bytes, or of starts."""
     seconds: float
@@ -158,7 +163,9 @@ class Prediction:
         if self.bound is not None and self.hertz:
             busy = sum(unit.busy for unit in self.bound.units)
             return max(self.seconds, busy / self.hertz)
-        return max(self.total or 0.0, sum(limit.seconds for limit in self.limits))
+        # A memory is busy while the edges at it are.
+        steps = sum(limit.seconds for limit in self.limits if limit.kind != "memory")
+        return max(self.total or 0.0, steps)
 
     @property
     def operations(self) -> float:
@@ -201,11 +208,12 @@ def _predicted(program: TileProgram, original: TileProgram) -> Prediction:
             usage.compute(node, loops)
         elif isinstance(node, Copy):
             usage.copy(node, loops)
-    limits = _limits(usage.times)
     units, used, unknown = usage.units, usage.most_used, _left_out(usage.unknown)
     backend = backend_of(program.machine.backend)
     if not backend.simulated:
-        return Prediction(limits, units, used, NOTES + unknown)
+        usage.share_memories()
+        return Prediction(_limits(usage.times), units, used, NOTES + unknown)
+    limits = _limits(usage.times)
     hertz = (program.machine.clock_mhz or 0.0) * 1e6
     schedule, notes = _schedule(backend, original)
     bound = least_cycles(program)
@@ -258,6 +266,10 @@ class _Usage:
     times: Times = field(default_factory=Times)
     unknown: set[str] = field(default_factory=set)
     most_used: int = 1
+    ports: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    """By memory (of a duplex one, by side) and edge, the bytes and seconds of its being busy."""
+    known: set[tuple[Any, ...]] = field(default_factory=set)
+    """What is read from main memory, by where it starts and in which loops."""
 
     @property
     def machine(self) -> Machine:
@@ -305,8 +317,9 @@ class _Usage:
     def _direct(self, region: Region, loops: tuple[For, ...], name: str) -> None:
         """Add operands used in place, which also move between their memory and the instruction."""
         place = self._memory(region)
-        amount = self._bytes(region, loops)
-        self._edge(name.format(place.name), amount, self.busiest(loops), (place,))
+        reading = name.endswith("compute")
+        sides = (place, None) if reading else (None, place)
+        self._edge(name.format(place.name), region, loops, sides)
 
     def copy(self, node: Copy, loops: tuple[For, ...]) -> None:
         engine = self.machine.engine(node.engine)
@@ -315,41 +328,80 @@ class _Usage:
             speed = engine.bytes_per_cycle * self.machine.clock_mhz * 1e6
         source, target = self._memory(node.source), self._memory(node.target)
         inwards = target.name != self.machine.main_memory.name
-        amount = self._bytes(node.source if inwards else node.target, loops)
+        region = node.source if inwards else node.target
         name = f"{source.name} -> {target.name}"
-        self._edge(name, amount, self.busiest(loops), (source, target), speed)
+        self._edge(name, region, loops, (source, target), speed)
 
     def _memory(self, region: Region) -> Memory:
         return self.machine.memory(self.program.buffer(region.buffer).memory)
 
-    def _bytes(self, region: Region, loops: tuple[For, ...]) -> float:
-        """Bytes of all trips that no cache of the hardware's own answers."""
-        width = itemsize(self.program.buffer(region.buffer).dtype)
-        return exact_amount(region, loops)[1] * width * self._first(region, loops)
-
-    def _first(self, region: Region, loops: tuple[For, ...]) -> float:
-        """Return the share of a region's reads that no cache of the hardware answers."""
+    def _first(self, region: Region, loops: tuple[For, ...], *, reading: bool) -> float:
+        """Return the share of a region's accesses that no cache of the hardware answers."""
         if "cache" not in self.machine.vendor or not any(loop.processor for loop in loops):
             return 1.0
+        key = (region.buffer, *_starts(region), region.shape, *(loop.variable for loop in loops))
+        if reading and key in self.known:
+            return 0.0
+        if reading:
+            self.known.add(key)
         return distinct_share(region, loops, self.units, self.machine.processors[1].name)
 
     def _edge(
         self,
         name: str,
-        amount: float,
-        share: float,
-        ends: tuple[Memory, ...],
+        region: Region,
+        loops: tuple[For, ...],
+        sides: tuple[Memory | None, Memory | None],
         speed: float | None = None,
     ) -> None:
-        """Add bytes along an edge, at the rate of its narrowest part."""
-        rates = [(m.bytes_per_second, self.machine.depth(m.visible_to) > 0) for m in ends]
-        known = [(rate, alone) for rate, alone in [*rates, (speed, True)] if rate]
-        if amount and not known and len(ends) > 1:
+        """Add a region's bytes along an edge, at the rate of its narrowest part.
+
+        `sides` are the memories that are read and written; None where the instruction is.
+        """
+        width = itemsize(self.program.buffer(region.buffer).dtype)
+        size = exact_amount(region, loops)[1] * width
+        share = self.busiest(loops)
+        main = self.machine.main_memory
+        at_main = float(size)
+        if main in sides:
+            at_main = size * self._first(region, loops, reading=sides[0] == main)
+        busy = []
+        for place, rate, side in zip(sides, _rates(sides), ("reads", "writes"), strict=True):
+            if place is not None and rate:
+                amount = at_main if place == main else size
+                port = f"{place.name} {side}" if place.duplex else place.name
+                # What each unit has for itself is as busy as the unit with most iterations.
+                alone = self.machine.depth(place.visible_to) > 0
+                busy.append(amount * (share if alone else 1.0) / rate)
+                self._at_port(port, name, amount, busy[-1])
+        if speed:
+            busy.append(at_main * share / speed)
+        if size and not busy and None not in sides:
             self.unknown.add(f"the bandwidth of {name}")
-        if amount and known:
-            # What each unit has for itself is as busy as the unit with the most iterations.
-            seconds = max(amount * (share if alone else 1.0) / rate for rate, alone in known)
-            self.times.add("edge", name, amount, seconds)
+        if at_main and busy:
+            within = sides[0] is not None and sides[0] == sides[1] and not sides[0].duplex
+            self.times.add("edge", name, at_main, sum(busy) if within else max(busy))
+
+    def _at_port(self, port: str, edge: str, size: float, seconds: float) -> None:
+        """Note for how long an edge keeps a memory busy."""
+        edges = self.ports.setdefault(port, {})
+        before = edges.get(edge, (0.0, 0.0))
+        edges[edge] = (before[0] + size, before[1] + seconds)
+
+    def share_memories(self) -> None:
+        """Add each memory that several edges keep busy, for as long as all of them do."""
+        for name, edges in self.ports.items():
+            if len(edges) > 1:
+                sizes, seconds = zip(*edges.values(), strict=True)
+                self.times.add("memory", name, sum(sizes), sum(seconds))
+
+
+def _rates(sides: tuple[Memory | None, Memory | None]) -> tuple[float | None, float | None]:
+    """Bytes a second at which the one is read and the other is written."""
+    source, target = sides
+    reads = source.bytes_per_second if source else None
+    writes = (target.write_bytes_per_second or target.bytes_per_second) if target else None
+    return reads, writes
 
 
 def _spaces(node: Compute, instruction: Instruction | None) -> Iterator[tuple[float, Region]]:

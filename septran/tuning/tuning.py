@@ -27,6 +27,8 @@ KINDS = {
     "timed out": "took too long, and was ended",
 }
 """The possible outcomes of a candidate."""
+MANY = 10**7
+"""The number of combinations from which on two digits of it say enough."""
 SHOWN = 12
 """The number of candidates in the text of a result."""
 
@@ -105,6 +107,10 @@ class Tuning(Displayable):
             )
         return found[0]
 
+    def require_right(self) -> None:
+        """Raise NothingFoundError where no candidate is right."""
+        self.best  # noqa: B018
+
     @property
     def ordered(self) -> tuple[Trial, ...]:
         """The trials with a time, the fastest first."""
@@ -118,6 +124,12 @@ class Tuning(Displayable):
         """The number of candidates of each kind."""
         found = Counter(t.kind for t in self.trials)
         return {kind: found[kind] for kind in KINDS if found[kind]}
+
+    @property
+    def space(self) -> str:
+        """The number of combinations, in words."""
+        many = f"{self.size:,}" if self.size < MANY else f"{self.size:.1e}"
+        return f"{many} combinations"
 
     @property
     def outcomes(self) -> str:
@@ -142,15 +154,12 @@ class Tuning(Displayable):
 
     def to_yaml(self) -> str:
         """Return the best as a mapping file that a person can read; raises NothingFoundError."""
-        self.best  # noqa: B018  # says what became of all
+        self.require_right()
         return self.write(self)
 
     def save(self, path: str | Path) -> Path:
         """Write the best as a mapping file; raises FileExistsError for a file that differs."""
-        target, text = as_writable_path("path", path), self.to_yaml()
-        if target.exists() and target.read_text("utf-8") != text:
-            raise FileExistsError(f"{target} exists; save under another name")
-        return write_text(target, text)
+        return written_to(path, self.to_yaml())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON-ready data."""
@@ -167,7 +176,7 @@ class Tuning(Displayable):
         part = "" if self.complete else " (stopped)"
         known = sum(trial.recalled for trial in self.trials)
         part += f"; {known} of them from the journal" if known else ""
-        head = f"{self.name} on {self.machine}: {self.size} combinations, {self.outcomes}{part}"
+        head = f"{self.name} on {self.machine}: {self.space}, {self.outcomes}{part}"
         rows = [f"  {self.gain}"] if self.gain else []
         rows += [_row(trial) for trial in self.ordered[:SHOWN]]
         left = len(self.ordered) - SHOWN
@@ -175,6 +184,14 @@ class Tuning(Displayable):
         others = [t for t in self.trials if t.message and t.kind not in ("same", "invalid")]
         rows += [f"  {t.kind}: {values_text(t.point)}: {t.message}" for t in others[:SHOWN]]
         return "\n".join([head, *rows])
+
+
+def written_to(path: str | Path, text: str) -> Path:
+    """Write a file, and return its path; raises FileExistsError for a file that differs."""
+    target = as_writable_path("path", path)
+    if target.exists() and target.read_text("utf-8") != text:
+        raise FileExistsError(f"{target} exists; save under another name")
+    return write_text(target, text)
 
 
 def _row(trial: Trial) -> str:
@@ -188,4 +205,5 @@ def _row(trial: Trial) -> str:
 
 def values_text(point: Point) -> str:
     """Return a point as text: ``block_M=64, block_N=32``."""
-    return ", ".join(f"{name}={value_text(value)}" for name, value in point.items())
+    values = ", ".join(f"{name}={value_text(value)}" for name, value in point.items())
+    return values or "as it is"

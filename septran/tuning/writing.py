@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from septran.compiler import fitted
 from septran.errors import SepTranError
@@ -14,21 +14,10 @@ from septran.format_units import time_text
 from septran.machine.loader import mappings_root
 from septran.mapping.loader import load_mapping
 from septran.mapping.mapping import MappingFile
-from septran.mapping.tune import Candidate, Point, settled, value_text
 
 if TYPE_CHECKING:
-    from septran.request import CompileRequest
-    from septran.runtime.stages import Stages
-    from septran.tuning.tuning import Tuning
-
-
-class Searched(Protocol):
-    """The parts of a search that writing needs."""
-
-    request: CompileRequest
-
-    def stages(self, point: Point) -> Stages:
-        """Return the stages of one candidate."""
+    from septran.tuning.candidates import Searched
+    from septran.tuning.tuning import Trial, Tuning
 
 
 @dataclass(frozen=True)
@@ -42,6 +31,11 @@ class WrittenMapping:
     folder: Path | None
     """The folder in which `extends` and `machine` are searched."""
 
+    @property
+    def unchanged(self) -> str:
+        """The shortest text of the same mapping."""
+        return f"extends: {self.base}\n" if self.base else self.text
+
     @staticmethod
     def of(mapping: MappingFile) -> WrittenMapping:
         """Return the source of a mapping."""
@@ -49,28 +43,25 @@ class WrittenMapping:
         if not path.is_file():  # a text, which is kept for its errors
             return WrittenMapping("".join(linecache.getlines(mapping.file)), "", None)
         base = path.name if path.parent == mappings_root() else ""
-        return WrittenMapping(path.read_text("utf-8"), base, path.parent)
+        return WrittenMapping(_HEADER.sub("", path.read_text("utf-8")), base, path.parent)
+
+
+MARK = "# Found by `septran tune`"
+"""How a mapping that a search wrote begins."""
+_HEADER = re.compile(rf"\A{MARK}.*\n(?:# .* combinations: .*\n)?(?:# The mapping as it .*\n)?")
 
 
 def written(source: WrittenMapping, found: Tuning, searched: Searched) -> str:
     """Return the shortest form of mapping that gives exactly the best candidate's program."""
-    best = found.ordered[0]
-    wanted = searched.stages(best.point)
-    plan = searched.request.mapping
-    own = {d.name: best.point[d.name] for d in plan.dimensions}
-    others = {n: v for n, v in best.point.items() if n not in own} | dict(searched.request.tunables)
-    short = ""
-    if own and not others:
-        short = settled(source.text, plan, own)
-    elif others and not own and source.base:
-        short = _extending(source.base, others)
+    return _header(found) + shortest(source, found.ordered[0], searched)
+
+
+def shortest(source: WrittenMapping, trial: Trial, searched: Searched) -> str:
+    """Return the shortest text that gives a candidate's program, else all that was decided."""
+    wanted = searched.stages(trial.point)
+    short = searched.choices.text(searched, trial)
     right = short and _program(short, source, searched) == str(wanted.tile_program)
-    return _header(found) + (short if right else wanted.mapping.to_yaml())
-
-
-def _extending(base: str, tunables: Mapping[str, Candidate]) -> str:
-    values = ", ".join(f"{name}: {value_text(value)}" for name, value in tunables.items())
-    return f'extends: {base}\nrules:\n  - match: {{task: "*"}}\n    tunables: {{{values}}}\n'
+    return short if right else wanted.mapping.to_yaml()
 
 
 def _program(text: str, source: WrittenMapping, searched: Searched) -> str:
@@ -88,8 +79,8 @@ def _header(found: Tuning) -> str:
     if best.cycles is not None:
         how = f"{best.cycles:,} simulated cycles"
     return (
-        f"# Found by `septran tune` for {found.name} on {found.machine}: "
+        f"{MARK} for {found.name} on {found.machine}: "
         f"{time_text(best.cost or 0.0)} ({how}).\n"
-        f"# {found.size} combinations: {found.outcomes}.\n"
+        f"# {found.space}: {found.outcomes}.\n"
         + (f"# {found.gain[0].upper()}{found.gain[1:]}.\n" if found.gain else "")
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,7 @@ from septran.views.text import movements as moving
 from septran.views.text.plain import plain, stage_data
 from septran.views.text.remarks import Noted, remarks_text
 from septran.views.text.source_parts import NoPartError, part_text, source_text
+from septran.views.text.wrapping import wrapped
 
 if TYPE_CHECKING:
     from septran.mapping.resolved import ResolvedMapping
@@ -32,16 +34,20 @@ if TYPE_CHECKING:
 EARLY = ("task_tree", "mapping", "tile_program")
 """Stages that exist for every machine, made at once; the others need a code generator."""
 
+REST_HEAD = "More, in Python          in a shell            what it is"
 REST = """\
-in Python                in a shell            what it is
 .report()                --format report       what limits the kernel, which mapping keys move it
 .movements               --stage tile_program  every copy and wait with its reason
 .passes                  --passes              the tile program after each pass
 .tensor_ir, .source      --stage source        what TVM compiles, and the generated code
 .part("ptx")             --part ptx            assembly, where the machine has some
+.tilelang                --stage tilelang      a GPU's kernel as a TileLang program
 .text(), .save_html(at)  --format full, html   all of it
 """
 """What `str` of an explanation leaves out, and where it is."""
+
+_FOLDERS = re.compile(r"(?<![\w./-])[\w./-]+/(?=[\w.-]+\.(?:py|ya?ml):\d)")
+"""The folders of places, which `str` of an explanation has no room for; `text` has them."""
 
 Again = Callable[[Mapping[str, Any]], "TileProgram"]
 """The tile program with some tunables changed."""
@@ -109,6 +115,17 @@ class Explanation:
     def source(self) -> Any:
         """The generated code, or why it cannot be made."""
         return self.stage("source")
+
+    @cached_property
+    def tilelang(self) -> Source:
+        """The tile program as a TileLang program; raises UnsupportedByTileLangError.
+
+        A Python module with one ``T.prim_func``, for GPUs. It is made of the same logic and
+        mapping, before pipelines and waits are: TileLang makes those itself.
+        """
+        from septran.targets.tilelang.module import write_tilelang  # late: needs TVM
+
+        return Source(self.name, "python", write_tilelang(self.mapping, self.tile_program))
 
     def stage(self, name: str) -> Any:
         """A stage by name; an `Unavailable` where it cannot be made here."""
@@ -198,10 +215,10 @@ class Explanation:
         return predict(self._again(tunables))
 
     def text(self, stage: str | None = None) -> str:
-        """One stage, or all of them under headings."""
+        """One stage, all of them under headings, or ``tilelang``, a program for TileLang."""
         if stage is None:
             return "\n".join(self._section(n, name) for n, name in enumerate(TITLES, 1))
-        return self._body(stage)
+        return str(self.tilelang) if stage == "tilelang" else self._body(stage)
 
     def _section(self, number: int, name: str) -> str:
         return _headed(f"{number}. {TITLES[name]}", self._body(name), "=")
@@ -277,7 +294,8 @@ class Explanation:
             _headed(f"{n}. {TITLES[name]}", str(self.stage(name)), "=")
             for n, name in enumerate(EARLY, 1)
         )
-        return "\n".join([*early, self._figures(), _headed("More", REST, "-")])
+        text = "\n".join([*early, self._figures(), _headed(REST_HEAD, REST, "-")])
+        return wrapped(_FOLDERS.sub("", text))
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.name} on {self.mapping.machine.name}>"

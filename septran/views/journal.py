@@ -1,4 +1,4 @@
-"""A journal of candidates as a table, and as HTML: the best, and what each value did."""
+"""A journal as a table, and as HTML: the best, the model beside times, what each value did."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 
 from septran.format_units import time_text
 from septran.tuning.journal import Journal, JournalEntry
-from septran.views.pictures.html import Markup, join, mono, panel, paragraph, strong, table
+from septran.views.pictures.html import (
+    Markup,
+    faint,
+    join,
+    mono,
+    panel,
+    paragraph,
+    picture,
+    strong,
+    table,
+)
+from septran.views.pictures.scatter import TimePoint, scatter_svg
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +60,20 @@ def _searched(name: str, entries: Sequence[JournalEntry]) -> Iterator[Markup]:
         for e in timed[:10]
     ]
     yield table(("time", "by the model", "values"), rows, ("time", "by the model"))
+    yield from _beside_the_model(name, timed)
     yield table(("value", "tried", "median", "best"), list(_effects(timed)), ("tried", "median"))
+
+
+def _beside_the_model(name: str, timed: Sequence[JournalEntry]) -> Iterator[Markup]:
+    """A picture of predicted and measured times, where there are two to compare."""
+    points = [TimePoint(e.predicted, _cost(e), e.point_text) for e in timed if e.predicted]
+    if len(points) > 1:
+        title = f"{name}: predicted and measured times"
+        yield picture(scatter_svg(points, title, "predicted", "measured"), title)
+        yield faint(
+            "Dashed: measured as predicted. Joined: no other candidate is both predicted and "
+            "measured faster; where this is one point, the model would have chosen the best."
+        )
 
 
 def _cost(entry: JournalEntry) -> float:

@@ -31,7 +31,7 @@ def tuning_panel(tuning: Tuning) -> Markup:
     part = "" if tuning.complete else " (stopped before its end)"
     title = join([strong("Search"), f" for {tuning.name} on {tuning.machine}{part}"])
     kinds = "; ".join(f"{n} {kind} ({KINDS[kind]})" for kind, n in tuning.counts.items())
-    parts: list[object] = [paragraph(f"{tuning.size} combinations: {kinds}")]
+    parts: list[object] = [paragraph(f"{tuning.space}: {kinds}")]
     if tuning.gain:
         parts.append(paragraph(strong(tuning.gain)))
     parts += _times(tuning)
@@ -47,22 +47,24 @@ def _times(tuning: Tuning) -> Iterator[Markup]:
         return
     most = max(trial.cost or 0.0 for trial in shown) or 1.0
     simulated = any(trial.cycles is not None for trial in shown)
-    names = list(shown[0].point)
+    names = list(dict.fromkeys(name for trial in shown for name in trial.point))
     head = ["time" if tuning.measured else "time by the model", ""]
     head += ["cycles"] if simulated else []
     head += ["by the model"] if tuning.measured else []
     numbers = [title for title in head if title] + names
-    yield table([*head, *names], [_row(t, tuning, most, simulated) for t in shown], numbers)
+    yield table([*head, *names], [_row(t, tuning, most, simulated, names) for t in shown], numbers)
 
 
-def _row(trial: Trial, tuning: Tuning, most: float, simulated: bool) -> list[object]:
+def _row(
+    trial: Trial, tuning: Tuning, most: float, simulated: bool, names: list[str]
+) -> list[object]:
     cost = trial.cost or 0.0
     style = f"width:{max(1, round(cost / most * BAR_PIXELS))}px;height:10px;"
     cells: list[object] = [time_text(cost), tag("div", style=f"{style}background:{GREEN.line};")]
     cells += [f"{trial.cycles:,}" if trial.cycles is not None else ""] if simulated else []
     if tuning.measured:
         cells.append("" if trial.predicted is None else time_text(trial.predicted))
-    return [*cells, *(mono(str(value)) for value in trial.point.values())]
+    return [*cells, *(mono(str(trial.point.get(name, ""))) for name in names)]
 
 
 def _others(tuning: Tuning) -> Iterator[Markup]:

@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from typer.main import get_command
+
 import septran
 from septran import operators, task
 from septran.agent.server import Calls, tools
-from septran.cli import COMMANDS
+from septran.cli import app
 from septran.dtypes import TYPES
 from septran.ir.primitives import PRIMITIVES
 from septran.machine.loader import load_machine, machine_names
@@ -117,10 +119,8 @@ def python() -> Iterator[str]:
 
 def commands() -> Iterator[str]:
     yield "\n## Commands\n"
-    rows = []
-    for module in COMMANDS:
-        name = module.__name__.rpartition(".")[2]
-        rows.append((f"`septran {name}`", first(getattr(module, name, module))))
+    asked = get_command(app).commands.items()
+    rows = [(f"`septran {name}`", (each.help or "").partition("\n")[0]) for name, each in asked]
     yield from table(("command", "does"), rows)
     yield "\n## Tools of `septran mcp`\n"
     served = tools(Calls.__new__(Calls))

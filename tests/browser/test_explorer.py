@@ -26,6 +26,12 @@ def line(page, pane, text, nth=0):
 def explorer(notebook):
     found = notebook.page.locator(".sep-explorer")
     found.wait_for()
+    hidden = found.locator(".sep-choice[aria-pressed=false]")  # four panes are there at first
+    while hidden.count():
+        hidden.first.click()
+    linked = found.get_by_role("tab", name=re.compile("^TensorIR for"))
+    if linked.count():  # behind the assembly, which has no links
+        linked.click()
     return found
 
 

@@ -23,14 +23,14 @@ kernel.timeline().explore()
 
 
 def test_the_explorer_with_one_copy_lit(open_notebook, picture):
-    notebook = open_notebook(EXPLORER, width=1700, height=1000)
+    notebook = open_notebook(EXPLORER, width=1280, height=900)
     page = notebook.page
     line = page.locator("[data-pane=tile_program] .sep-code-line", has_text="= copy(").first
     line.click()
     lit = page.locator(".sep-code-line.sep-lit")
     panes = {one.locator("xpath=ancestor::*[@data-pane]").get_attribute("data-pane")
              for one in lit.all()}  # fmt: skip
-    assert {"logic", "mapping", "tile_program"} <= panes
+    assert {"logic", "mapping", "tile_program", "source"} <= panes
     assert "so it is copied in" in page.locator(".sep-why").first.inner_text()
     picture(page.locator(".sep-explorer"), "explorer.png")
 

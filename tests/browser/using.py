@@ -29,7 +29,7 @@ def use_explorer(page: Any, view: Any) -> None:
 
     copy = program.locator(".sep-code-line", has_text="= copy(").first
     copy.locator(".sep-c-keyword", has_text="copy").first.click()
-    assert all(lit(pane) for pane in ("logic", "mapping", "tile_program", "source"))
+    assert all(lit(pane) for pane in ("logic", "mapping", "tile_program", "tensor_ir"))
     assert "held" in why(view)
     assert "copied" in why(view)
     page.keyboard.press("Escape")

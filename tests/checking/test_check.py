@@ -7,11 +7,14 @@ import shlex
 import shutil
 from dataclasses import fields, is_dataclass, replace
 
+import ml_dtypes
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import septran.compiler
 from septran.checking import CheckCase, CheckLimits, Subject, check_cases, check_mapping
+from septran.checking.special import with_special_values
 from septran.cli import app
 from septran.errors import MappingError
 from septran.targets.registry import has_emulator
@@ -125,6 +128,50 @@ def test_a_leaf_that_computes_something_else_fails_with_the_smallest_case(files)
     again = septran_check(*shlex.split(verdict.command)[2:], code=1)
     assert "M=1 N=13" in again
     assert septran_check(*shlex.split(verdict.command.replace("N=13", "N=12"))[2:], code=0)
+
+
+def test_some_cases_have_nan_and_infinities_where_a_type_has_them():
+    cases = check_cases(Subject("softmax", machine="dsa-sim"), CheckCase("", {}), 12)
+    assert {c.special for c in cases} == {False, True}
+    integers = check_cases(Subject("gemm", machine="dsa-sim"), CheckCase("", {}, "int8"), 12)
+    assert not any(c.special for c in integers)
+    always = check_cases(Subject("softmax", machine="dsa-sim"), CheckCase("", {}, special=True), 6)
+    assert all(c.special for c in always)
+    assert CheckCase.from_dict(always[0].to_dict()) == always[0]
+
+
+def test_special_values_are_few_and_the_same_each_time():
+    inputs = {"X": np.zeros((40, 30), np.float32), "I": np.zeros(40, np.int32)}
+    inputs["F"] = np.zeros(8, ml_dtypes.float8_e4m3fn)
+    found = with_special_values(inputs, 3)
+    assert {str(v) for v in found["X"][found["X"] != 0]} == {"nan", "inf", "-inf"}
+    assert (found["X"] == 0).mean() > 0.99
+    assert np.isnan(found["F"].astype(float)).sum() <= 1
+    assert (found["I"] == 0).all()
+    assert (inputs["X"] == 0).all()
+    again = with_special_values(inputs, 3)
+    assert found["X"].tobytes() == again["X"].tobytes()
+
+
+@has_compiler
+@pytest.mark.parametrize("special", [False, True])
+def test_a_leaf_that_loses_nan_fails_by_special_values_alone(files, special):
+    subject = files("X(i, j) == X(i, j) ? X(i, j) + X(i, j) : T(0)")
+    fixed = CheckCase("", {"M": 5, "N": 9}, "float32", special=special)
+    verdict = check_mapping(subject, fixed, way="other width", one=True, apart=False)
+    assert verdict.right == (not special)
+    assert not special or verdict.command.endswith("--special --way 'other width' --one")
+
+
+@has_compiler
+@pytest.mark.slow
+def test_the_smallest_case_keeps_its_special_values(files):
+    subject = files("X(i, j) == X(i, j) ? X(i, j) + X(i, j) : T(0)")
+    verdict = check_mapping(subject, CheckCase("", {}, "float32"), way="code", apart=False)
+    assert verdict.smallest.case.special
+    assert verdict.smallest.case.sizes["M"] * verdict.smallest.case.sizes["N"] <= 4
+    assert "with NaN and infinities" in str(verdict)
+    septran_check(*shlex.split(verdict.command)[2:], code=1)
 
 
 @has_compiler

@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
-from septran.cli import COMMANDS, app
+from septran.cli import app
 from septran.commands.arguments import value_of
 from septran.machine.loader import mappings_root
 from tests.tiers import slow_where
@@ -49,7 +50,7 @@ def septran(*arguments, code=0):
 
 
 def names():
-    return [module.__name__.rpartition(".")[2] for module in COMMANDS]
+    return list(get_command(app).commands)
 
 
 @pytest.mark.parametrize("name", [*names(), "cache info", "cache clear"])
@@ -210,6 +211,7 @@ def test_a_wrong_result_exits_with_1(monkeypatch):
     septran("run", "gemm", *SMALL, code=1)
 
 
+@pytest.mark.usefixtures("without_hip")
 def test_a_machine_without_a_code_generator_is_a_mistake():
     result = septran("run", "gemm", "--on", "amd-mi300x", code=1)
     assert "SEP501" in result.stderr
@@ -422,7 +424,8 @@ def test_schemas_accept_the_shipped_files(kind):
 
 
 def test_machines_are_listed_and_shown():
-    assert "cpu-x86      cpu    kernels can be built" in septran("machines").output
+    lines = [line.split(maxsplit=2) for line in septran("machines").output.splitlines()]
+    assert ["cpu-x86", "cpu", "kernels can be built"] in lines
     assert "dma_in: asynchronous, GLOBAL -> SPM" in septran("machines", "dsa-sim").output
     data = json.loads(septran("machines", "--json").output)
     assert {m["name"] for m in data} >= {"cpu-x86", "dsa-sim", "nvidia-h200"}
@@ -482,6 +485,57 @@ def test_the_doctor_exits_with_1_where_something_lacks(monkeypatch):
 
     monkeypatch.setattr(doctor, "PACKAGES", ("no-such-package",))
     assert "!!  no-such-package" in septran("doctor", code=1).output
+
+
+@pytest.mark.parametrize(
+    ("backend", "look", "variable"),
+    [
+        ("rocm", "hip compiler", "SEPTRAN_HIP_COMPILER"),
+        ("opencl", "opencl device", "SEPTRAN_OPENCL"),
+        ("cuda", "cuda compiler", "SEPTRAN_CUDA_COMPILER"),
+    ],
+)
+def test_the_doctor_says_which_setting_is_wrong(monkeypatch, backend, look, variable):
+    from septran.backends import backend_of
+    from septran.commands.doctor import _guarded
+
+    monkeypatch.setenv(variable, "/no/such/thing")
+    found = _guarded(look, backend_of(backend).looks[look])
+    assert not found.ok
+    assert f"{variable} asks for '/no/such/thing'" in found.found or "pyopencl" in found.found
+    monkeypatch.setenv(variable, "none")
+    assert _guarded(look, backend_of(backend).looks[look]).ok
+
+
+def test_a_mapping_without_its_option_is_told_of_it():
+    said = " ".join(septran("run", "missing.py", "x.mapping.yaml", code=2).output.split())
+    assert "-m x.mapping.yaml" in said
+    assert "-m" not in septran("run", "gemm", "softmax", code=2).output
+
+
+def test_machines_are_compared_by_the_option_that_other_commands_have():
+    sizes = ("-s", "M=32", "-s", "N=32", "--json")
+    by_option = septran("compare", "softmax", "--on", "cpu-x86", "--on", "dsa-sim", *sizes).stdout
+    assert by_option == septran("compare", "softmax", "cpu-x86", "dsa-sim", *sizes).stdout
+    assert "two or more" in septran("compare", "softmax", "--on", "dsa-sim", code=2).output
+
+
+def test_a_type_that_a_machine_lacks_is_told_with_those_that_it_has():
+    said = septran("explain", "gemm", "--on", "tpu-v5e", "--dtype", "float64", code=1).output
+    assert "SEP321" in said
+    assert "--dtype bfloat16 or int8 or float32 or float16" in said
+
+
+def test_a_type_that_there_is_not_has_no_place_in_a_file():
+    said = septran("explain", "gemm", "--dtype", "flaot32", code=1).output
+    assert said.startswith("unknown element type 'flaot32'")
+    assert "float32" in said
+
+
+def test_the_machines_stand_in_columns():
+    rows = septran("machines").output.splitlines()
+    assert len({row.index("kernels") for row in rows if "kernels" in row}) == 1
+    assert "a cache before GLOBAL: 256 MiB" in septran("machines", "amd-mi300x").output
 
 
 def test_sizes_that_no_memory_holds_are_told_in_a_line():

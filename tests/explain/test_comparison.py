@@ -70,7 +70,7 @@ def test_figures_count_copies_waits_and_bytes_by_edge(two):
     assert figures["copies"] == ("3", "0")
     assert figures["waits and other synchronisation"] == ("4", "0")
     assert figures["bytes GLOBAL -> SHARED"] == ("133.5 KiB", ABSENT)
-    assert figures["predicted time"][0] == "136.7 us"
+    assert figures["predicted time"][0] == "162.3 us"
 
 
 def test_text_html_and_data_agree(two):

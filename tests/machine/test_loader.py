@@ -41,6 +41,7 @@ aliases: {GLOBAL: DRAM, "*_unit": mac}
 
 def test_shipped_machines_are_these():
     names = (
+        "amd-mi250",
         "amd-mi300x",
         "cpu-arm",
         "cpu-x86",
@@ -48,6 +49,9 @@ def test_shipped_machines_are_these():
         "npu-cube",
         "nvidia-a100",
         "nvidia-h200",
+        "opencl-generic",
+        "tpu-v5e",
+        "tpu-v6e",
     )
     assert machine_names() == names
 

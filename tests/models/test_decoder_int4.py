@@ -72,6 +72,15 @@ def size_of_terms(model: Quantised) -> float:
 
 
 @pytest.mark.slow
+def test_a_scale_for_each_group_of_a_row_rounds_less(model: Quantised) -> None:
+    exact = decoder.InTorch(TINY, *model.wide(torch.float64))
+    rows, groups = deviations(
+        exact, *(Kernels(TINY, model, round_rows=True, row_group=g) for g in (0, GROUP))
+    )
+    assert 0 < groups < rows
+
+
+@pytest.mark.slow
 def test_rows_of_8_bits_are_rounded_as_documented(model: Quantised) -> None:
     exact = RoundedRows(TINY, *model.wide(torch.float64))
     other = RoundedRows(TINY, *model.wide(torch.float32))

@@ -192,7 +192,7 @@ def test_the_command_lists_them_without_a_folder():
     assert "A first tour" in result.output
 
 
-@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
-def test_the_readmes_list_every_tutorial(page):
+@pytest.mark.parametrize("page", ["docs/tutorials.md", "docs/zh/tutorials.md"])
+def test_the_manual_lists_every_tutorial(page):
     listed = (ROOT / page).read_text(encoding="utf-8")
     assert [p.stem for p in SOURCES if f"`{p.stem}`" not in listed] == []

@@ -12,7 +12,7 @@ from septran import task
 from septran.errors import TileError
 from septran.mapping.mistakes import NoBindingError
 from septran.runtime.accuracy import compare, error_bounds
-from septran.task.errors import TunableError
+from septran.task.errors import RaceError, TunableError
 from septran.tile.nodes import Compute, rewrite
 
 ATOMIC = {"reduction": "atomic"}
@@ -132,9 +132,48 @@ def test_a_type_that_no_atomic_addition_has_is_refused():
         compiled(columns, "cpu-x86", {"M": 22, "N": 70}, "float16")
 
 
-def test_a_maximum_is_refused():
-    with pytest.raises(TunableError, match="joined by 'max', which no atomic addition does"):
+def test_a_maximum_of_floats_is_refused():
+    with pytest.raises(TunableError, match="joined by 'max', which is atomic for integers"):
         compiled(columns, "cpu-x86", {"M": 22, "N": 70}, function="max")
+
+
+@pytest.mark.parametrize("function", ["max", "min"])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_extremes_of_integers_are_joined_at_one_time(machine, function):
+    kernel = compiled(columns, machine, {"M": 22, "N": 70}, "int32", function=function)
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-90, 90, s).astype("int32") for s in ((22, 70), (70,)))
+    parts = np.stack([x[n : n + 4].sum(axis=0) for n in range(0, 22, 4)])
+    pick = np.maximum if function == "max" else np.minimum
+    wanted = pick(y, pick.reduce(parts))
+    assert kernel.check().right
+    kernel(x, out=y)
+    np.testing.assert_array_equal(y, wanted)
+    program = kernel.stages.tile_program
+    assert not any("parts" in buffer.name for buffer in program.buffers)
+
+
+@pytest.mark.parametrize("function", ["max", "min", "sum"])
+def test_threads_that_join_long_integers_lose_nothing(function):
+    kernel = compiled(columns, "cpu-x86", {"M": 4000, "N": 300}, "int64", function=function)
+    x = np.random.default_rng(0).integers(-(2**40), 2**40, (4000, 300))
+    parts = x.reshape(1000, 4, 300).sum(axis=1)
+    reduce = {"max": np.max, "min": np.min, "sum": np.sum}[function]
+    for _ in range(5):
+        y = np.ones(300, "int64")
+        kernel(x, out=y)
+        np.testing.assert_array_equal(y, reduce(np.vstack([np.ones((1, 300), "int64"), parts]), 0))
+
+
+def test_two_ways_to_join_parts_to_one_tensor_have_an_order():
+    @task.define
+    def both(Y: task.InOut["N"], X: task.In["M", "N"]):
+        for i in task.parallel_range(X.shape[0]):
+            task.reduce_into(Y, X[i], "sum")
+            task.reduce_into(Y, X[i], "max")
+
+    with pytest.raises(RaceError):
+        compiled(both, "cpu-x86", {"M": 22, "N": 70}, "int32")
 
 
 def test_another_word_is_refused():

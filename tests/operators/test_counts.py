@@ -483,3 +483,81 @@ def test_a_dimension_that_calls_tell_bounds_a_count_by_the_call_s(machine):
     for run in (kernel.check, kernel.reference, kernel.interpret):
         with pytest.raises(CountRangeError, match=r"is 4, and counts 0 to 3"):
             run(X[:3], np.array([4]))
+
+
+@task.define(leaf=True)
+def twice_of(y, x):
+    y[:] = x * 2
+
+
+@task.define
+def as_many_rows(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"], n: task.Tensor[1]):
+    """The first n[0] rows, doubled: n says how often the grid's own loop turns, and no more."""
+    task.fill(Y, -1)
+    for i in task.parallel_range(task.count(n[0], most=X.shape[0])):
+        task.launch(twice_of, Y[i], X[i])
+
+
+@pytest.mark.parametrize("machine", slow_but(["nvidia-h200", "dsa-sim"], (*MACHINES, "amd-mi300x")))
+def test_a_count_may_bound_the_outermost_loop_alone(machine):
+    gpu = machine.startswith(("nvidia", "amd"))
+    x, n = np.ones((5, 7), "float32"), np.array([3], "int32")
+    kernel = septran.compile(as_many_rows, machine, emulate=gpu)
+    wanted = np.where(np.arange(5)[:, None] < 3, 2, -1) * x
+    np.testing.assert_array_equal(kernel(x, n), wanted)
+
+
+@task.define
+def first_tiles(Y, X, n):
+    """The first n tiles of two rows, doubled, of those that there are."""
+    Yp, Xp = (task.partition(t, shape=(2, t.shape[1])) for t in (Y, X))
+    for i in task.parallel_range(task.count(n[0], most=Xp.shape[0])):
+        task.launch(twice_of, Yp[i, 0], Xp[i, 0])
+
+
+@task.define
+def counted_tiles(
+    Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"], n: task.Tensor["G", task.int32]
+):
+    """Each part of five rows has three tiles, and the last part may have fewer."""
+    task.fill(Y, -1)
+    Yp, Xp = (task.partition(t, shape=(5, t.shape[1])) for t in (Y, X))
+    for g in task.parallel_range(Xp.shape[0]):
+        task.launch(first_tiles, Yp[g, 0], Xp[g, 0], n[g : g + 1])
+
+
+@pytest.mark.parametrize("machine", slow_but(["cpu-x86", "dsa-sim"], MACHINES))
+def test_tiles_of_a_ragged_tile_bound_a_count(machine):
+    kernel = septran.compile(counted_tiles, machine, emulate=machine.startswith("nvidia"))
+    x, n = np.ones((8, 7), "float32"), np.array([1, 2], "int32")
+    wanted = np.where(np.isin(np.arange(8)[:, None], (0, 1, 5, 6, 7)), 2, -1) * x
+    for many in (n, np.array([1, 9], "int32")):  # one tile that there is not is none
+        np.testing.assert_array_equal(kernel(x, many), wanted)
+    kernel.check(x, n).raise_if_wrong()
+    with pytest.raises(CountRangeError, match=r"n\[1\] is 3, and counts 0 to 2"):
+        kernel.check(x, np.array([1, 3], "int32"))
+
+
+@task.define
+def tiles_of_a_call(
+    Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"], n: task.Tensor[1, task.int32]
+):
+    """The first n tiles of as many as the call's rows are."""
+    task.fill(Y, -1)
+    Yp, Xp = (task.partition(t, shape=(5, t.shape[1])) for t in (Y, X))
+    for i in task.parallel_range(task.count(n[0], most=Xp.shape[0])):
+        task.launch(twice_of, Yp[i, 0], Xp[i, 0])
+
+
+@pytest.mark.parametrize("machine", slow_but(["cpu-x86", "dsa-sim"], MACHINES))
+def test_tiles_of_rows_that_calls_tell_bound_a_count(machine):
+    kernel = septran.compile(
+        tiles_of_a_call, machine, dynamic={"M": (1, 64)}, emulate=machine.startswith("nvidia")
+    )
+    for rows in (3, 8, 64):
+        x = np.ones((rows, 7), "float32")
+        for tiles in (0, 1, 99):
+            wanted = np.where(np.arange(rows)[:, None] < 5 * tiles, 2, -1) * x
+            np.testing.assert_array_equal(kernel(x, np.array([tiles], "int32")), wanted)
+    with pytest.raises(CountRangeError, match=r"n\[0\] is 3, and counts 0 to 2"):
+        kernel.check(x[:8], np.array([3], "int32"))

@@ -33,6 +33,17 @@ def test_it_is_right_where_tiles_are_smaller(name):
     check(name, "npu-cube", sizes(name)[1], "float32")
 
 
+def test_products_in_loops_that_nothing_spreads_are_one_core_s():
+    check("nested_products", "cpu-x86", sizes("nested_products")[0], "float32")
+
+
+@pytest.mark.parametrize(
+    ("machine", "how"), [("dsa-sim", {}), ("npu-cube", {}), ("nvidia-a100", {"emulate": True})]
+)
+def test_a_parallel_loop_below_what_one_unit_runs_is_its_own(machine, how):
+    check("inner_tiles", machine, sizes("inner_tiles")[1], "float32", **how)
+
+
 EACH_TYPE = [
     *((machine, "float32") for machine in SIMULATED),
     *((machine, "float16") for machine in SIMULATED[::-1]),
@@ -90,6 +101,15 @@ def test_tiles_leave_room_for_what_threads_exchange():
     assert stages.tensor_ir is not None
     told = [d.message for d in stages.mapping.decisions]
     assert any("is made smaller" in m and "SHARED would have to hold" in m for m in told)
+
+
+def test_tiles_become_smaller_where_only_several_steps_together_fit():
+    """With smaller inner tiles alone, what the product needs fits, but not what is exchanged."""
+    stages = septran.produce_stages(
+        LOGIC["inner_tiles"], "opencl-generic", shapes={"R": 1, "M": 32, "N": 520, "K": 640},
+        dtypes="float16", tunables={"wide": 520},
+    )  # fmt: skip
+    assert stages.tensor_ir is not None
 
 
 def test_what_nobody_reads_has_registers_too():

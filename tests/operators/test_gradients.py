@@ -1,4 +1,4 @@
-"""Gradients run in order on NumPy in float64, against torch's in float64."""
+"""Gradients on NumPy in float64, against torch's; and in bfloat16 on three kinds of machines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+import septran
 from septran import operators, task
+from septran.request import extents
+from septran.runtime.torch_baseline import torch_function
 from tests.tiers import in_turn
 
 ROUNDOFF = 2.0**-53
@@ -144,6 +147,25 @@ def test_rope_backward():
     close(ours("rope_backward", cos, sin, dy), theirs(forward, (dy,), dy), (size,), 2)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("steps", [1, 5, 70])
+def test_linear_recurrence_backward(steps, reverse):
+    a, x = np.tanh(normal(2, steps, 5)), normal(2, steps, 5, seed=1)
+    dy = normal(2, steps, 5, seed=2)
+    _, function = torch_function("linear_recurrence_backward", {"reverse": reverse})
+
+    def forward(a, x):
+        state, found = torch.zeros(2, 5, dtype=torch.float64), [None] * steps
+        for t in reversed(range(steps)) if reverse else range(steps):
+            found[t] = state = a[:, t] * state + x[:, t]
+        return torch.stack(found, 1)
+
+    y = forward(torch.from_numpy(a), torch.from_numpy(x))
+    found = ours("linear_recurrence_backward", a, y.numpy(), dy, reverse=reverse)
+    sizes = function(*(torch.from_numpy(np.abs(v)) for v in (a, y.numpy(), dy)))
+    close(found, theirs(forward, (a, x), dy), [s.numpy() + 1 for s in sizes], 4 * steps)
+
+
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("function", ["max", "mean"])
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
@@ -164,3 +186,23 @@ def test_pool2d_backward(function, size, stride, padded):
     found = ours("pool2d_backward", x, dy, function=function, **flags)
     most = np.full(x.shape, np.abs(dy).max() * size**2)
     close(found, theirs(forward, (x,), dy), (most,), size**2)
+    if function == "max":
+        y, index = torchs(torch.from_numpy(x), *flags.values(), return_indices=True)
+        greatest, places = ours("max_pool2d_indices", x, **flags)
+        np.testing.assert_array_equal(greatest, y)
+        np.testing.assert_array_equal(places, index)
+        again = ours("max_pool2d_indices_backward", x, places, dy, **flags)
+        np.testing.assert_array_equal(again, found)
+
+
+@pytest.mark.slow
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim", "nvidia-h200"])
+@pytest.mark.parametrize("operator", [n for n in operators.names() if n.endswith("_backward")])
+def test_gradients_in_bfloat16(operator, machine):
+    case = operators.cases(operator)[0]
+    emulate = machine == "nvidia-h200"
+    kernel = septran.compile(operator, machine, static=case.static, emulate=emulate)
+    sizes = extents(kernel.logic, case.sizes, kernel.logic.flags(case.static))
+    kernel.specialise(sizes, {t.name: t.dtype or "bfloat16" for t in kernel.signature.inputs})
+    assert kernel.check().right

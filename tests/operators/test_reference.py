@@ -329,6 +329,20 @@ def test_gated_delta_rule(n, tiling):
         close(chunks(*map(torch.from_numpy, given)).numpy(), wanted, 8 * (8 + n), size)
 
 
+@pytest.mark.parametrize("tiling", [{}, {"block_T": 7, "block_D": 3}, {"scan": "doubled"}])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("steps", [0, 1, 70])
+def test_linear_recurrence(steps, reverse, tiling):
+    """Step by step, as torch does it."""
+    a, x = np.tanh(normal(2, steps, 5)), normal(2, steps, 5, seed=1)
+    _, function = torch_function("linear_recurrence", {"reverse": reverse})
+    wanted, size = (
+        function(*map(torch.from_numpy, given)).numpy() for given in ((a, x), (abs(a), abs(x)))
+    )
+    found = run("linear_recurrence", a, x, tiling=tiling, reverse=reverse)
+    close(found, wanted, 2 * steps, size)
+
+
 @pytest.mark.parametrize("tiling", [{}, {"block_N": 7, "block_E": 3}, {"block_N": 1}])
 @pytest.mark.parametrize("steps", [0, 1, 70])
 @pytest.mark.one_in(2, first=1)

@@ -24,6 +24,7 @@ OPENING, CLOSING = "zq0", "0qz"
 CPU = ("cpu-x86", "cpu-arm")
 DSA = ("dsa-sim", "npu-cube")
 GPU = ("nvidia-a100", "nvidia-h200", "amd-mi300x")
+OTHERS = ("amd-mi250", "opencl-generic", "tpu-v5e", "tpu-v6e")
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,7 @@ def test_names_mean_nothing_on_a_gpu(operator, machine, foreign):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("operator", "machine"),
-    in_turn(operators.names(), [CPU[1], DSA[0], GPU[0], GPU[2]], alone=True),
+    in_turn(operators.names(), [CPU[1], DSA[0], GPU[0], GPU[2], *OTHERS], alone=True),
 )
 def test_names_mean_nothing_in_any_case_on_the_other_machines(operator, machine, foreign):
     same(operator, machine, foreign, cases_of(operator))
@@ -125,7 +126,7 @@ def conditions_of(rule):
     yield from (case.when for p in rule.plan.tunables.values() for case in p.cases)
 
 
-@pytest.mark.parametrize("machine", [*CPU, *DSA, *GPU])
+@pytest.mark.parametrize("machine", [*CPU, *DSA, *GPU, *OTHERS])
 def test_no_mapping_names_what_a_logic_names(machine):
     """Tasks, their variants and instances; tensors, dimensions and flags."""
     words = {"*", "accumulators", "temporaries", "reads", "writes"}

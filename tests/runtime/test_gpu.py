@@ -58,7 +58,7 @@ def test_without_a_gpu_the_error_says_what_else_there_is():
     with pytest.raises(NoGpuError) as caught:
         gpu.to_device(np.zeros(3, np.float32), "cuda")
     assert "emulate=True" in str(caught.value)
-    assert "export" in str(caught.value)
+    assert "septran.load" in str(caught.value)
     assert "NVIDIA" not in str(caught.value)  # the same call is made for every vendor's
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import septran
+from septran.ir.index import Index
 from septran.machine.loader import NATIVE_IS
 from septran.runtime.guard.pages import REACH, Pages
 from septran.targets.cpu import simd
@@ -54,14 +55,14 @@ def test_a_read_behind_an_operand_is_found(monkeypatch):
 
 @pytest.mark.slow
 def test_a_write_behind_a_buffer_on_the_stack_is_found(monkeypatch, longer_vectors):
-    """Elements that are a panel's width apart, with room for what is left of a vector."""
-    vector = copies._Move._vector
+    """A vector eight panels behind each, beyond the room for what is left of a vector."""
+    panel = copies._Move._panel
 
-    def with_room(self, at, start, lanes, count=None, room=False):
-        del room
-        vector(self, at, start, lanes, count, room=True)
+    def with_another(self, at, number, width, count=None):
+        panel(self, at, number, width, count)
+        self._vector(at, (number + 8) * width, self.lanes(width), Index(), room=True)
 
-    monkeypatch.setattr(copies._Move, "_vector", with_room)
+    monkeypatch.setattr(copies._Move, "_panel", with_another)
     shapes = {"B": 1, "C": 1, "H": 8, "W": 14, "O": 1, "R": 3, "S": 3}
     tunables = {"block_M": 8, "block_N": 1, "block_K": 3}
     kernel = septran.compile("conv2d", "cpu-x86", shapes=shapes, tunables=tunables)

@@ -22,7 +22,10 @@ def test_kernels_are_imported_without_the_heavy_packages():
 
 
 def test_nothing_is_pickled():
+    """But for what a search sends to the workers of a cluster, which SECURITY.md tells."""
     for path in (ROOT / "septran").rglob("*.py"):
+        if path.parent == ROOT / "septran/tuning/cluster":
+            continue
         for line in path.read_text(encoding="utf-8").splitlines():
             words = line.replace("(", " ").replace(".", " ").split()
             assert not {"pickle", "cloudpickle", "marshal"} & set(words), f"{path}: {line}"

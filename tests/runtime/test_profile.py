@@ -6,10 +6,11 @@ import math
 
 import pytest
 
+import septran
 from septran import task
 from septran.machine.loader import load_machine
 from septran.runtime.profile import Profile, measure
-from septran.runtime.roofline import peak_flops
+from septran.runtime.roofline import Roofline, peak_flops
 from septran.runtime.work import work
 from septran.task.trace.chooser import DefaultChooser
 
@@ -106,11 +107,17 @@ def test_text():
     )
 
 
-def test_what_is_unknown_is_left_out():
+def test_what_is_unknown_is_said_to_be():
     profile = Profile("f", (1e-3,), 0, 0)
     assert profile.fraction_of_peak is profile.fraction_of_bandwidth is profile.limit is None
     assert math.isinf(profile.intensity)
-    assert "peak" not in str(profile)
+    assert "(peak unknown)" in str(profile)
+
+
+def test_a_machine_for_any_device_has_no_peaks():
+    sizes = {"M": 8, "N": 8, "K": 8}
+    limits = Roofline.of(septran.produce_stages("gemm", "opencl-generic", shapes=sizes))
+    assert (limits.peak_flops, limits.peak_bandwidth) == (None, None)
 
 
 def test_to_pandas_has_one_row():

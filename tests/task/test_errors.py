@@ -366,3 +366,12 @@ def test_a_static_tuple_that_picks_dimensions_is_a_keyword():
     with pytest.raises(errors.LaunchArgumentsError, match=words) as caught:
         task.run(turned, np.zeros((2, 3), "float32"))
     assert caught.value.hint == "did you mean 'order'?"
+
+
+def test_an_expression_that_is_multiplied_is_told_as_one():
+    @task.define(leaf=True)
+    def bad(Y, X):
+        task.call_primitive("gemm", Y, task.exp(X), X)
+
+    message = r"^[^<]*an expression of float32 \(32, 32\) is not a tensor of this task"
+    assert "`t[:] = e`" in fails(bad, errors.LaunchArgumentsError, message).hint

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import septran
 from septran import operators, task
 from septran.task import errors
 from septran.task.trace.dims import extent, named_dims
@@ -94,6 +95,8 @@ SIZES = {
         {},
         (5, 4, 8),
     ),
+    "linear_recurrence_backward": (((2, 3, 4), (2, 3, 4), (2, 3, 4)), {}, (2, 3, 4)),
+    "linear_recurrence": (((2, 3, 4), (2, 3, 4)), {}, (2, 3, 4)),
     "ssd": (((1, 5, 4, 7), (1, 5, 4), (1, 5, 2, 8), (1, 5, 2, 8)), {}, (1, 5, 4, 7)),
     "fp8_gemm": (((5, 96), (7, 96), (5, 3), (1, 3)), {"block": 32}, (5, 7)),
     "gemm_splitk": (((5, 7), (7, 3)), {}, (5, 3)),
@@ -102,6 +105,8 @@ SIZES = {
     "logsumexp": (((5, 7),), {}, (5,)),
     "mla_decode": (((2, 6, 16), (2, 6, 4), (2, 9, 16), (2, 9, 4)), {}, (2, 6, 16)),
     "permute": (((2, 5, 7),), {"order": (2, 0, 1)}, (7, 2, 5)),
+    "max_pool2d_indices": (((1, 3, 10, 9),), {"size": 2, "padding": 1}, (1, 3, 6, 5)),
+    "max_pool2d_indices_backward": (((1, 3, 10, 9), (1, 3, 4, 4), (1, 3, 4, 4)), {}, (1, 3, 10, 9)),
     "pool2d_backward": (((1, 3, 10, 9), (1, 3, 4, 4)), {}, (1, 3, 10, 9)),
     "pool2d": (((1, 3, 10, 9),), {"size": 2, "padding": 1}, (1, 3, 6, 5)),
     "reduce": (((5, 7),), {}, (5,)),
@@ -270,3 +275,15 @@ def test_a_dimension_follows_from_one_that_is_longer_by_a_number():
     assert known["Y"] == (8,)
     with pytest.raises(errors.SizeMismatchError, match="axis of 9"):
         task.trace(lengths, {"Y": (7,), "ends": (9,)})
+
+
+def test_dimensions_have_any_name_that_python_takes():
+    @task.define
+    def jedes(
+        Y: task.Tensor["α + 1", "größe // β"], X: task.Tensor["α", "größe"], Z: task.Tensor["β"]
+    ):
+        task.fill(Y, 0)
+
+    assert task.run(jedes, np.ones((3, 8), "f"), np.ones(2, "f")).shape == (4, 4)
+    kernel = septran.compile(jedes, "dsa-sim", shapes={"α": 3, "größe": 8, "β": 2})
+    assert kernel.check().right

@@ -376,6 +376,11 @@ def demands_other_sizes(Y, X):
         task.launch(double, Y, X)
 
 
+@task.define(leaf=True)
+def joins_no_groups(Y, X):
+    Y[:, :] = task.scan(lambda x, y: (x + y) / 2, X, axis=0)  # here
+
+
 MISTAKES = {
     errors.LeafLaunchesError: [leaf_launches, leaf_partitions],
     errors.CompositeTouchesDataError: [composite_calls, composite_computes, composite_asks],
@@ -403,6 +408,7 @@ MISTAKES = {
     errors.EarlyExitError: [breaks, returns, skips, returns_on_a_condition],
     errors.UnwrittenElementError: [half_written],
     errors.UnmetDemandError: [demands_other_sizes],
+    errors.ScanError: [joins_no_groups],
 }  # fmt: skip
 
 

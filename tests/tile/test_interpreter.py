@@ -419,6 +419,7 @@ def test_an_order_is_early_late_or_a_seed(programs):
         interpret(programs.plain_gemm(), operands(20, 12, 40), order="soon")
 
 
+@pytest.mark.usefixtures("without_hip")
 def test_a_machine_without_a_code_generator_interprets_a_kernel_of_given_shapes():
     """Only a call needs code; arrays on the host are enough for what runs on NumPy."""
     kernel = septran.compile("gemm", "amd-mi300x", shapes={"M": 16, "N": 32, "K": 32})
@@ -429,6 +430,7 @@ def test_a_machine_without_a_code_generator_interprets_a_kernel_of_given_shapes(
         _ = kernel.stages.executable
 
 
+@pytest.mark.usefixtures("without_hip")
 def test_a_call_without_a_code_generator_says_so_and_asks_for_no_gpu():
     kernel = septran.compile("gemm", "amd-mi300x", shapes={"M": 16, "N": 32, "K": 32})
     a, b = np.ones((16, 32), np.float16), np.ones((32, 32), np.float16)

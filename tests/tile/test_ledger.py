@@ -100,12 +100,9 @@ def test_the_table(programs):
         "C       ACC -> DRAM    256      4  1,024  MOVE    exposed  "
         "Cs is copied to C [toy.py:1, toy.yaml:2]",
         "",
-        "edge         bytes",
-        "DRAM -> SPM  4,096",
-        "ACC -> DRAM  1,024",
-        "",
-        "compulsory traffic: 3,072 bytes",
-        "DRAM traffic: 5,120 bytes, 1.67 times the least",
+        "moved: DRAM -> SPM 4,096 bytes (4 KiB), ACC -> DRAM 1,024 bytes (1 KiB)",
+        "compulsory traffic: 3,072 bytes (3 KiB)",
+        "DRAM traffic: 5,120 bytes (5 KiB), 1.67 times the least",
     ]
 
 

@@ -19,16 +19,19 @@ def test_gemm_by_tiles(programs):
             buffer As: float32[8, 8] in SPM
             buffer Bs: float32[8, 8] in SPM
             buffer Cs: float32[8, 8] in ACC
+            size n_i = min(8, 16 - 8*i)
+            size n_p = min(8, 16 - 8*p)
+            size n_j = min(8, 16 - 8*j)
 
             for i in parallel(2) over CORE:
                 for j in range(2):
                     fill(Cs, value=0)  by vector
                     for p in range(2):
-                        As[:min(-8*i + 16, 8), :min(-8*p + 16, 8)] = copy(A[8*i:+min(-8*i + 16, 8), 8*p:+min(-8*p + 16, 8)])  by MOVE
-                        Bs[:min(-8*p + 16, 8), :min(-8*j + 16, 8)] = copy(B[8*p:+min(-8*p + 16, 8), 8*j:+min(-8*j + 16, 8)])  by MOVE
-                        gemm(Cs[:min(-8*i + 16, 8), :min(-8*j + 16, 8)], As[:min(-8*i + 16, 8), :min(-8*p + 16, 8)], Bs[:min(-8*p + 16, 8), :min(-8*j + 16, 8)])  by mma
-                    C[8*i:+min(-8*i + 16, 8), 8*j:+min(-8*j + 16, 8)] = copy(Cs[:min(-8*i + 16, 8), :min(-8*j + 16, 8)])  by MOVE
-        """)  # noqa: E501
+                        As[:n_i, :n_p] = copy(A[8*i:+n_i, 8*p:+n_p])  by MOVE
+                        Bs[:n_p, :n_j] = copy(B[8*p:+n_p, 8*j:+n_j])  by MOVE
+                        gemm(Cs[:n_i, :n_j], As[:n_i, :n_p], Bs[:n_p, :n_j])  by mma
+                    C[8*i:+n_i, 8*j:+n_j] = copy(Cs[:n_i, :n_j])  by MOVE
+        """)
 
 
 def test_handover_and_roles(build, part):

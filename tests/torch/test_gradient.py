@@ -73,6 +73,8 @@ GRADIENTS = {
     "conv2d": ((2, 4, 7, 6), (6, 2, 3, 2)),
     "cross_entropy": ((5, 7), TARGETS),
     "cumsum": ((5, 7),),
+    "linear_recurrence": ((2, 9, 3), (2, 9, 3)),
+    "max_pool2d_indices": ((2, 3, 9, 8),),
     "linear_attention": ((1, 2, 70, 3), (1, 2, 70, 3), (1, 2, 70, 4)),
     "logsumexp": ((5, 7),),
     "permute": ((2, 3, 4),),
@@ -85,6 +87,8 @@ GRADIENTS = {
 FLAGS = {
     "conv2d": {"stride": 2, "padding": 1, "groups": 2},
     "cumsum": {"reverse": True, "exclusive": True},
+    "linear_recurrence": {"reverse": True},
+    "max_pool2d_indices": {"size": 3, "stride": 2, "padding": 1},
     "permute": {"order": (2, 0, 1)},
     "pool2d": {"size": 3, "stride": 2, "padding": 1},
 }

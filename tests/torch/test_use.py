@@ -14,6 +14,8 @@ from septran.argument_checks import WrongArgumentError
 from septran.runtime.kernel import Kernel
 from septran.torch.replacements import KNOWN
 
+R = torch.randn
+
 
 @pytest.fixture
 def encoder():
@@ -106,6 +108,20 @@ CALLS = {
         padding=1,
         groups=2,
     ),
+    "max_pool2d": lambda: functional.max_pool2d(torch.randn(2, 3, 9, 8), 3, 2, 1),
+    "max_pool2d without a batch": lambda: torch.nn.MaxPool2d(2)(torch.randn(3, 9, 8)),
+    "avg_pool2d": lambda: functional.avg_pool2d(torch.randn(2, 3, 9, 8), 3, 2, (1, 1)),
+    "avg_pool2d without overlap": lambda: functional.avg_pool2d(torch.randn(2, 3, 9, 8), 2),
+    "adaptive_avg_pool2d": lambda: functional.adaptive_avg_pool2d(torch.randn(2, 3, 12, 8), (3, 2)),
+    "cross_entropy": lambda: functional.cross_entropy(
+        torch.randn(5, 7), torch.tensor([1, 6, -100, 0, 2])
+    ),
+    "cross_entropy of a sum": lambda: functional.cross_entropy(
+        torch.randn(3, 7), torch.tensor([1, 6, 9]), ignore_index=9, reduction="sum"
+    ),
+    "cross_entropy of each": lambda: functional.cross_entropy(
+        torch.randn(2, 7), torch.tensor([1, 6]), reduction="none"
+    ),
     "grouped heads": lambda: functional.scaled_dot_product_attention(
         torch.randn(1, 4, 6, 8),
         torch.randn(1, 2, 6, 8),
@@ -159,6 +175,24 @@ LEFT = {
             torch.randn(1, 2, 5, 4),
             torch.randn(1, 2, 3, 5),
         )
+    ),
+    "it has windows that begin inside and end outside": lambda: functional.max_pool2d(
+        torch.randn(1, 2, 9, 9), 2, ceil_mode=True
+    ),
+    "its windows have gaps": lambda: functional.max_pool2d(torch.randn(1, 2, 9, 9), 2, dilation=2),
+    "its size differs between the axes": lambda: functional.avg_pool2d(
+        torch.randn(1, 2, 9, 9), (2, 3)
+    ),
+    "it divides by another number": lambda: functional.avg_pool2d(
+        torch.randn(1, 2, 9, 9), 3, padding=1, count_include_pad=False
+    ),
+    "its windows are not alike": lambda: functional.adaptive_avg_pool2d(torch.randn(1, 2, 9, 9), 2),
+    "its classes have weights, or are smoothed": lambda: functional.cross_entropy(
+        torch.randn(3, 4), torch.tensor([0, 1, 3]), label_smoothing=0.1
+    ),
+    "its logits are no matrix": lambda: functional.cross_entropy(torch.randn(3), torch.randn(3)),
+    "it ignores a class": lambda: functional.cross_entropy(
+        torch.randn(3, 4), torch.tensor([0, 1, 3]), ignore_index=3
     ),
     "its tensors are on meta": lambda: torch.mm(
         torch.empty(3, 4, device="meta"), torch.empty(4, 5, device="meta")
@@ -217,6 +251,75 @@ def test_a_trained_block_keeps_its_gradients():
         torch.testing.assert_close(p.grad, wanted)
 
 
+class _Pictures(torch.nn.Module):
+    """A small network of convolutions with all that such ones are made of."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8)
+        self.second, self.last = torch.nn.Conv2d(8, 12, 3), torch.nn.Linear(12, 10)
+
+    def forward(self, x, target):
+        x = functional.max_pool2d(self.norm(self.first(x)).relu(), 2)
+        x = functional.avg_pool2d(functional.silu(self.second(x)), 2)
+        x = functional.adaptive_avg_pool2d(x, 1).flatten(1)
+        return functional.cross_entropy(self.last(x), target)
+
+
+@pytest.mark.slow
+def test_a_network_of_convolutions_is_trained_and_what_nothing_stands_in_for_is_counted():
+    torch.manual_seed(0)
+    model, x, target = _Pictures().eval(), torch.randn(2, 3, 14, 14), torch.tensor([3, 9])
+    expected = model(x, target)
+    wanted = torch.autograd.grad(expected, model.parameters())
+    with st.use(mapping="cpu-x86") as report:
+        found = model(x, target)
+        gradients = torch.autograd.grad(found, model.parameters())
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients, wanted)
+    assert report.unknown == {"batch_norm": 1}
+    assert not report.kept
+    assert str(report).splitlines()[-1].split()[:4] == ["batch_norm", "1", "torch:", "nothing"]
+    with st.use(mapping="cpu-x86"):
+        compiled = torch.compile(model, fullgraph=True, backend="eager")
+        torch.testing.assert_close(compiled(x, target), expected)
+
+
+@pytest.mark.slow
+def test_a_table_of_words_is_trained():
+    table, words = torch.nn.Embedding(7, 4), torch.tensor([[1, 2, 1], [0, 6, 6]])
+    weights = torch.randn(2, 3, 4)
+    (wanted,) = torch.autograd.grad((table(words) * weights).sum(), table.weight)
+    with st.use() as report:
+        (found,) = torch.autograd.grad((table(words) * weights).sum(), table.weight)
+    torch.testing.assert_close(found, wanted)
+    table.padding_idx = 6
+    with st.use() as kept:
+        (without,) = torch.autograd.grad((table(words) * weights).sum(), table.weight)
+    assert (report.replaced.total(), kept.replaced.total()) == (1, 0)
+    assert not without[6].any()
+
+
+def test_functions_that_nothing_stands_in_for_are_counted_where_they_compute():
+    x = R(2, 3)
+    with st.use() as report:
+        torch.nn.LSTM(3, 4)(x)
+        x.T.detach()[0], x.contiguous(), functional.dropout(x, 0.5, training=False), x > 0
+    assert report.unknown == {"lstm": 1}
+    with st.use({torch.nn.Linear: "gemm"}) as report:
+        x.exp()
+    assert not report.unknown
+
+
+def test_places_of_the_greatest():
+    x = R(2, 3, 9, 8)
+    expected = functional.max_pool2d(x, 3, 2, 1, return_indices=True)
+    with st.use() as report:
+        found = functional.max_pool2d(x, 3, 2, 1, return_indices=True)
+    assert all(map(torch.equal, found, expected))
+    assert report.replaced == {("max_pool2d_with_indices", "max_pool2d_indices"): 1}
+
+
 def test_an_operator_of_ones_own():
     own = st.op("elementwise", "cpu-x86", name="septran_tests::own", static={"function": "exp"})
     with st.use({torch.exp: own}) as report:
@@ -243,9 +346,6 @@ def test_every_function_names_operators_of_the_library():
         assert set(stand.operators) <= set(operators.names())
 
 
-R = torch.randn
-
-
 @pytest.mark.parametrize(("function", "arguments"), [
     (torch.mm, (R(2, 3, 4), R(4, 5))),
     (torch.bmm, (R(3, 4), R(4, 5))),
@@ -258,6 +358,12 @@ R = torch.randn
     (functional.embedding, (torch.tensor([-1]), R(7, 4))),
     (functional.embedding, (torch.tensor([1.0]), R(7, 4))),
     (functional.embedding, (torch.tensor([1]), R(7))),
+    (functional.max_pool2d, (R(1, 2, 5, 5), 2, 2, 2)),
+    (functional.max_pool2d, (R(1, 2, 5, 5), 6)),
+    (functional.avg_pool2d, (R(1, 2, 5, 5), 2, 0)),
+    (functional.avg_pool2d, (R(2, 5), 2)),
+    (functional.cross_entropy, (R(2, 5), torch.tensor([1, 5]))),
+    (functional.cross_entropy, (R(2, 5), torch.tensor([1]))),
     (functional.conv2d, (R(1, 2, 2, 2), R(4, 2, 3, 3))),
     (functional.conv2d, (R(1, 2, 5, 5), R(4, 2, 3, 3), R(1))),
     (functional.conv2d, (R(1, 2, 5, 5), R(4, 2, 3, 3), None, 0)),
@@ -266,7 +372,7 @@ R = torch.randn
 def test_what_torch_refuses_is_refused_with_torchs_words(function, arguments):
     try:
         function(*arguments)
-    except (RuntimeError, IndexError, NotImplementedError) as alone:
+    except (RuntimeError, IndexError, NotImplementedError, ValueError) as alone:
         kind, words = type(alone), str(alone)
     with st.use(mapping="cpu-x86") as report, pytest.raises(kind, match=re.escape(words)):
         function(*arguments)

@@ -154,6 +154,28 @@ def test_what_a_function_costs_counts():
     assert computed[1] == pytest.approx(100 / 8 * computed[0])
 
 
+def computing(operator, shapes, **static):
+    """Seconds of the vector unit, of a prediction for the toy's clock and rates."""
+    stages = septran.produce_stages(operator, "cpu-x86", shapes=shapes, static=static)
+    return sum(x.seconds for x in predict(stages.tile_program).limits if x.kind == "compute")
+
+
+def test_elements_that_lie_apart_are_loaded_one_by_one():
+    shapes = {"A": 8, "B": 64, "C": 64, "D": 64}
+    along = computing("permute", shapes, order=(1, 0, 2, 3))
+    across = computing("permute", shapes, order=(0, 1, 3, 2))
+    each = 2.0 / (septran.load_machine("cpu-x86").clock_mhz * 1e6)
+    units = septran.load_machine("cpu-x86").processors[1].count
+    assert across - along == pytest.approx(8 * 64**3 * each / units, rel=0.01)
+
+
+def test_vectors_go_along_the_windows_that_are_reduced_not_in_them():
+    """Windows of 6 x 6 are four times the work of 3 x 3, though no vector is as short as either."""
+    shapes = {"B": 1, "C": 64, "H": 112, "W": 112}
+    small, large = (computing("pool2d", shapes, size=size, stride=1) for size in (3, 6))
+    assert 3 < large / small < 5
+
+
 def test_what_occurs_again_is_computed_once():
     value = ex.unary("exp", ex.Load(region("X", (64, 64)), "float32"))
     operands = (region("Y", (64, 64)), region("X", (64, 64)))

@@ -14,6 +14,7 @@ from septran.errors import SepTranError
 from septran.mapping.loader import load_mapping
 from septran.request import CompileRequest
 from septran.tuning.changes import changed_text, changes, places, propose
+from septran.tuning.open_space import OpenSpace
 
 SIZES = {"M": 256, "N": 128, "K": 128}
 OWN = """\
@@ -112,6 +113,44 @@ def test_places_name_what_the_machine_has():
     assert {"GLOBAL", "ACC", "NONE"} <= set(found["gemm_tile", "mems", "A"].values)
     (rows,) = [place for place in found.values() if place.entry == "block_M"]
     assert rows.values == (2 * rows.now, rows.now // 2)
+
+
+def test_engines_and_layouts_of_what_is_staged_are_proposed():
+    asked = request("nvidia-h200")
+    mapping = fitted(asked).mapping
+    found = {(p.key, p.entry): p for p in places(mapping) if p.task == "gemm_tile"}
+    assert found["copy", "A"].values == ("cp_async", "gather", "load_store")
+    assert (found["copy", "A"].now, found["layouts", "A"].now) == ("tma", "inferred")
+    assert "swizzle128" in found["layouts", "A"].values
+    proposed = propose(asked, wanted=lambda c: c.key in ("copy", "layouts") and c.entries == ("A",))
+    rules = {proposal.change.setting for proposal in proposed.found}
+    assert {"copy: {A: cp_async}", "layouts: {A: swizzle128}"} <= rules
+    for proposal in proposed.found:
+        assert str(fitted(request(proposal.mapping)).tile_program)
+
+
+def test_a_layout_with_a_comma_is_written_so_that_it_is_read_again():
+    asked = request("npu-cube")
+    made = [c for c in changes(fitted(asked).mapping) if c.after == "fractal(16, 16)"]
+    assert made
+    text = changed_text(asked.mapping, made[0])
+    assert 'fractal(16, 16)"' in text
+    again = changed_text(load_mapping(text), replace(made[0], after="row"))
+    assert "fractal" not in again
+
+
+def test_a_search_leaves_engines_and_layouts_to_the_compiler():
+    space = OpenSpace.of(fitted(request("nvidia-h200")).mapping)
+    assert {p.key for p in space.places.values()} & {"mems", "tunables"}
+    assert not {p.key for p in space.places.values()} & {"copy", "layouts"}
+
+
+def test_what_is_proposed_for_sums_of_swiglu_has_the_simulators_cycles():
+    sizes = {"M": 64, "N": 64, "K": 64}
+    asked = request("dsa-sim", "swiglu", sizes)
+    found = propose(asked, wanted=lambda c: c.entries == ("gate", "up"), measured=True)
+    (sums,) = (p for p in found.found if p.change.setting == "mems: {gate: ACC, up: ACC}")
+    assert sums.predicted == pytest.approx(sums.measured)
 
 
 def test_no_time_tries_nothing():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -18,6 +20,7 @@ from septran.cli import app
 from septran.tuning import journal as journals
 from septran.tuning.journal import Journal, JournalError
 from septran.tuning.measuring import MeasuringWorker
+from septran.views.pictures.scatter import TimePoint, front, scatter_svg
 
 SHAPES = {"M": 32, "N": 64}
 TRIED = {"block_rows": [2, 4, 8]}
@@ -104,6 +107,22 @@ def test_a_journal_is_listed_and_shown(tmp_path):
     page = Journal.at(path)._repr_mimebundle_()["text/html"]
     assert "block_rows=2" in page
     assert "median" in page
+    assert "predicted and measured times" in page
+
+
+def test_the_front_is_what_no_other_beats_in_both_times_and_the_picture_has_all():
+    points = [
+        TimePoint(*times, f"<{n}>") for n, times in enumerate([(1, 9), (2, 3), (3, 4), (4, 1)])
+    ]
+    assert [p.label for p in front(points)] == ["<0>", "<1>", "<3>"]
+    drawn = ElementTree.fromstring(scatter_svg(points, "t", "predicted", "measured"))
+    dots = [
+        (float(c.get("cx")), float(c.get("cy"))) for c in drawn.iter() if c.tag.endswith("circle")
+    ]
+    assert len(dots) == 4
+    assert all(before[0] < after[0] for before, after in itertools.pairwise(dots))
+    by_height = sorted(range(4), key=lambda n: -dots[n][1])
+    assert by_height == [3, 1, 2, 0]  # the slowest is the highest
 
 
 def started(path):

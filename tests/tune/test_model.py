@@ -90,7 +90,8 @@ def test_the_busiest_resource_bounds_and_the_sum_is_the_other_end():
     found = predict(program(copy, gemm(), **buffers))
     assert found.bound_by.name == "GLOBAL -> SHARED"
     assert found.seconds == found.limits[0].seconds
-    assert found.without_overlap == pytest.approx(sum(limit.seconds for limit in found.limits))
+    steps = [limit.seconds for limit in found.limits if limit.kind != "memory"]
+    assert found.without_overlap == pytest.approx(sum(steps))
     assert found.operations == 2 * 16**3
 
 
@@ -99,6 +100,76 @@ def test_copies_out_are_named_in_their_direction():
     buffers = {"S": ("SHARED", (16, 16), "float32"), "G": ("GLOBAL", (16, 16), "float32")}
     found = predict(program(copy, **buffers))
     assert [limit.name for limit in found.limits] == ["SHARED -> GLOBAL"]
+
+
+def moved(source, target, on=GPU, **buffers):
+    copy = Copy(region(target, (64, 64)), region(source, (64, 64)), "dma", "BLOCK", WHY)
+    made = {name: (memory, (64, 64), "float32") for name, memory in buffers.items()}
+    return predict(program(copy, on=replace(on, engines=(Engine("dma", ()),)), **made))
+
+
+def test_a_copy_within_a_memory_takes_its_bandwidth_twice():
+    found = moved("G", "H", G="GLOBAL", H="GLOBAL")
+    assert found.seconds == pytest.approx(2 * 64 * 64 * 4 / 1e9)
+    assert found.bytes_moved == 64 * 64 * 4
+
+
+def memory(name, **changes):
+    """The machine with one memory changed."""
+    kept = (replace(m, **changes) if m.name == name else m for m in GPU.memories)
+    return replace(GPU, memories=tuple(kept))
+
+
+def through(on=GPU):
+    """Read a tensor into SHARED and write another one from there."""
+    into = Copy(region("S", (64, 64)), region("G", (64, 64)), "dma", "BLOCK", WHY)
+    out = Copy(region("H", (64, 64)), region("S", (64, 64)), "dma", "BLOCK", WHY)
+    buffers = {"S": "SHARED", "G": "GLOBAL", "H": "GLOBAL"}
+    made = {name: (memory, (64, 64), "float32") for name, memory in buffers.items()}
+    on = replace(on, engines=(Engine("dma", ()),))
+    return predict(program(into, out, on=on, **made))
+
+
+def test_reads_and_writes_share_a_memory():
+    size = 64 * 64 * 4
+    found = through()
+    assert (found.bound_by.kind, found.bound_by.name) == ("memory", "GLOBAL")
+    assert found.seconds == pytest.approx(2 * size / 1e9)
+    # A memory is busy while the edges at it are, which counts them once.
+    assert found.bytes_moved == found.bound_by.amount == 2 * size
+    assert found.without_overlap == pytest.approx(2 * size / 1e9)
+
+
+def test_stores_that_are_slower_take_longer():
+    size = 64 * 64 * 4
+    found = through(memory("GLOBAL", write_bytes_per_second=0.5e9))
+    assert seconds(found, "SHARED -> GLOBAL") == pytest.approx(size / 0.5e9)
+    assert found.seconds == pytest.approx(size / 1e9 + size / 0.5e9)
+
+
+def test_a_memory_may_say_that_reads_and_writes_go_beside_each_other():
+    found = through(memory("GLOBAL", duplex=True))
+    assert found.seconds == pytest.approx(64 * 64 * 4 / 1e9)
+    within = moved("G", "H", memory("GLOBAL", duplex=True), G="GLOBAL", H="GLOBAL")
+    assert within.seconds == pytest.approx(64 * 64 * 4 / 1e9)
+
+
+@pytest.mark.parametrize("machine", ["nvidia-a100", "nvidia-h200"])
+def test_rows_take_as_long_as_a_copy_of_them(machine):
+    """Softmax reads its rows twice, of which a cache answers the second time, and writes them."""
+    shapes = {"M": 16384, "N": 4096}
+    found = septran.explain("softmax", machine, shapes=shapes, dtypes="float16").prediction
+    main = septran.load_machine(machine).main_memory
+    assert found.bound_by.name == main.name
+    assert found.seconds == pytest.approx(2 * 16384 * 4096 * 2 / main.bytes_per_second)
+
+
+def test_a_cache_of_main_memory_answers_no_reads_of_another():
+    """Each block reads its own tiles of A and B from its shared memory."""
+    shapes = {"M": 1024, "N": 1024, "K": 512}
+    explained = septran.explain("gemm", "nvidia-h200", shapes=shapes, dtypes="float16")
+    amounts = {limit.name: limit.amount for limit in explained.prediction.limits}
+    assert amounts["SHARED -> compute"] >= amounts["GLOBAL -> SHARED"]
 
 
 def test_expressions_count_every_operation_and_costly_ones_more():

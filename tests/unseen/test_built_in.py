@@ -96,6 +96,20 @@ def test_parts_of_one_tensor_are_copied_in_program_order(logic, right):
     right(logic("shifted", text), "cpu-x86", {"R": 8, "S": 9})
 
 
+def test_tiles_of_a_fill_have_as_many_rows_as_the_mapping_says(logic):
+    text = """
+        @task.define
+        def filled(Y: task.Tensor["R", "S"]):
+            task.fill(Y, 1)
+    """
+    mapping = "extends: cpu-x86.mapping.yaml\ntunables: {block_fill: 40, %s}"
+    for said, grid in (("block_fill_rows: 8", "13, 3"), ("block_fill_rows: 40", "3, 3")):
+        stages = septran.produce_stages(
+            logic("filled", text), mapping % said, shapes={"R": 100, "S": 99}
+        )
+        assert f"parallel({grid})" in str(stages.task_tree)
+
+
 def test_a_fill_spreads_nothing_else(logic):
     text = """
         @task.define(leaf=True)

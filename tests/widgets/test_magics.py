@@ -147,3 +147,30 @@ def test_explain_stays_a_function_when_views_are_imported():
     assert callable(live_module.explore)
     assert explain is septran.explain
     assert list(inspect.signature(septran.explain).parameters)[:2] == ["logic", "mapping"]
+
+
+PLAIN = "import septran\nplain = 'machine: cpu-x86\\nrules: [{mems: {\"*\": %s}}]\\n'"
+
+
+def test_a_mistake_is_its_own_lines_in_a_notebook(shell, capsys):
+    shell.set_custom_exc((), None)  # the extension's, of which none is needed
+    shell.run_cell(PLAIN % "SHRED")
+    shell.run_cell("septran.explain('gemm', plain)", store_history=False)
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert "<mapping plain>:2:22: unknown memory 'SHRED'" in lines[0]
+    assert len(lines) <= 5
+
+
+def test_a_cell_is_called_by_its_number(shell, monkeypatch):
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)  # there is one in a notebook
+    shell.run_cell(LOGIC.format("").partition("\n")[2], store_history=True)
+    explanation = run(shell, "%septran explain twice --on dsa-sim -s N=4096")
+    assert "# <cell In[1]>:" in str(explanation)
+
+
+def test_two_texts_of_one_variable_have_two_names(shell):
+    shell.run_cell(f"{PLAIN % 'DRAM'}\none = septran.load_mapping(plain)")
+    shell.run_cell(f"{PLAIN % 'L2'}\ntwo = septran.load_mapping(plain)")
+    names = [shell.user_ns[name].file for name in ("one", "two")]
+    assert names[0] != names[1]
+    assert all(name.startswith("<mapping plain") for name in names)

@@ -1,4 +1,4 @@
-"""``%load_ext septran``: ``%%logic`` and ``%%mapping`` cells, ``%septran``, short errors."""
+"""``%load_ext septran``: ``%%logic`` and ``%%mapping`` cells, ``%septran``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 import septran
 from septran.commands.arguments import CommandOptions, request
-from septran.errors import SepTranError
 from septran.mapping.loader import load_mapping
 from septran.task import Task
 
@@ -22,15 +21,8 @@ VERBS = ("explain", "explore", "edit", "run", "check", "compile")
 
 
 def load(shell: Any) -> None:
-    """Add the magics, and let mistakes be reported without a traceback."""
+    """Add the magics."""
     shell.register_magics(SepTranMagics)
-    shell.set_custom_exc((SepTranError,), _told)
-
-
-def _told(shell: Any, kind: type[BaseException], error: BaseException, *_: Any, **__: Any) -> None:
-    """The message with the user's own lines; what SepTran did inside helps nobody."""
-    text = f"{kind.__name__}: {error}"
-    shell._showtraceback(kind, error, text.splitlines())
 
 
 @magics_class

@@ -6,14 +6,14 @@
 #define blockIdx (::emu::block_index())
 #define blockDim (::emu::block_size())
 #define gridDim (::emu::grid_size())
-#define warpSize 32
+#define warpSize int(::emu::kLanes)
 #define EMU_INLINE inline __attribute__((always_inline))
 
 EMU_INLINE void __syncthreads() { emu::block_sync(); }
 EMU_INLINE int __syncthreads_or(int p) { return emu::block_vote(p) != 0; }
 EMU_INLINE int __syncthreads_and(int p) { return emu::block_vote(!p) == 0; }
 EMU_INLINE int __syncthreads_count(int p) { return int(emu::block_vote(p)); }
-EMU_INLINE void __syncwarp(unsigned mask = ~0u) { emu::warp_sync(mask); }
+EMU_INLINE void __syncwarp(emu::Lanes mask = ~emu::Lanes(0)) { emu::warp_sync(mask); }
 EMU_INLINE void __threadfence() { __asm__ volatile("" ::: "memory"); }
 EMU_INLINE void __threadfence_block() { __threadfence(); }
 EMU_INLINE void __threadfence_system() { __threadfence(); }
@@ -28,7 +28,7 @@ EMU_INLINE size_t __cvta_generic_to_global(const void* p) { return size_t(p); }
 namespace emu {
 EMU_INLINE unsigned lane() { return special(Special::lane); }
 template <class T>
-EMU_INLINE T shuffle_as(unsigned mask, T value, int source) {
+EMU_INLINE T shuffle_as(Lanes mask, T value, int source) {
   static_assert(sizeof(T) <= 8, "at most 8 bytes are shuffled");
   uint64_t bits = 0;
   __builtin_memcpy(&bits, &value, sizeof(T));

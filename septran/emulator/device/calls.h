@@ -2,8 +2,15 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace emu {
+
+#ifndef EMU_LANES
+#define EMU_LANES 32
+#endif
+constexpr uint32_t kLanes = EMU_LANES;  // of a warp, or of a wave
+using Lanes = std::conditional_t<kLanes == 64, uint64_t, uint32_t>;  // a set of them
 
 struct Dim3 {
   unsigned x, y, z;
@@ -46,13 +53,13 @@ struct LocalArray {
 };
 
 // Threads of a warp.  `lane` is absolute; votes give a ballot.
-uint64_t shuffle(uint32_t mask, uint64_t value, int lane);
-uint32_t ballot(uint32_t mask, bool predicate);
-uint64_t reduce(uint32_t mask, uint64_t value, uint64_t (*combine)(uint64_t, uint64_t));
-uint32_t match(uint32_t mask, uint64_t value);
-bool elect(uint32_t mask);
-uint32_t active_mask();
-void warp_sync(uint32_t mask);
+uint64_t shuffle(Lanes mask, uint64_t value, int lane);
+Lanes ballot(Lanes mask, bool predicate);
+uint64_t reduce(Lanes mask, uint64_t value, uint64_t (*combine)(uint64_t, uint64_t));
+Lanes match(Lanes mask, uint64_t value);
+bool elect(Lanes mask);
+Lanes active_mask();
+void warp_sync(Lanes mask);
 
 // Barriers of a block and of a cluster.
 void block_sync();
@@ -68,6 +75,7 @@ void fence_barrier_init();
 void set_max_registers(uint32_t registers, bool more);
 void sleep();
 [[noreturn]] void trap();
+[[noreturn]] void unmodelled(const char* what);
 
 // mbarriers.
 void mbarrier_init(uint32_t address, uint32_t count);
@@ -121,5 +129,12 @@ void wgmma(const Wgmma& shape, uint32_t* const* d, uint64_t a, const uint32_t* f
 void wgmma_fence();
 void wgmma_commit();
 void wgmma_wait(uint32_t groups);
+enum class Element { f16, bf16, s8, f32, f64, s32 };
+// AMD's: square tiles of `side`, `depth` steps of the sum.
+struct Mfma {
+  uint32_t side, depth;
+  Element operand, result;
+};
+void mfma(const Mfma& shape, void* d, const void* a, const void* b, const void* c);
 
 }  // namespace emu

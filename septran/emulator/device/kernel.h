@@ -2,3 +2,6 @@
 #pragma once
 #include "mathematics.h"
 #include "scalar.h"
+#if EMU_LANES == 64
+#include "amdgcn.h"
+#endif

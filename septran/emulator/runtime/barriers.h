@@ -25,7 +25,7 @@ inline void arrive_at(Thread& t, NamedBarrier& b) {
   b.time = std::max(b.time, t.time);
   b.site = t.site;
   Warp& w = *t.warp;
-  if (++w.at_barrier >= uint32_t(__builtin_popcount(w.live))) {
+  if (++w.at_barrier >= uint32_t(__builtin_popcountll(w.live))) {
     w.at_barrier = 0;
     flush_conflicts(w);
   }
@@ -65,8 +65,8 @@ inline NamedBarrier& named(Thread& t, uint32_t id, uint32_t threads) {
 // The warp comes as a whole, and counts for 32 threads.
 inline void come(Thread& t, const char* what, uint32_t id, uint32_t threads, uint32_t* generation) {
   *generation = t.block->named[id & 15].generation;
-  meet(t, what, kFull, &t, [id, threads](void** all, uint32_t lanes) {
-    Thread& first = *static_cast<Thread*>(all[__builtin_ctz(lanes)]);
+  meet(t, what, kFull, &t, [id, threads](void** all, Lanes lanes) {
+    Thread& first = *static_cast<Thread*>(all[first_of(lanes)]);
     NamedBarrier& b = named(first, id, threads);
     for (uint32_t l = 0; l < 32; ++l)
       if (lanes >> l & 1) arrive_at(*static_cast<Thread*>(all[l]), b);
@@ -157,8 +157,8 @@ void set_max_registers(uint32_t registers, bool more) {
   const char* what = more ? "setmaxnreg.inc" : "setmaxnreg.dec";
   if (registers < 24 || registers > 256 || registers % 8)
     fail(Fault::misuse, text("%s %u: not a multiple of 8 from 24 to 256", what, registers));
-  meet(t, what, kFull, &t, [=](void** all, uint32_t lanes) {
-    Warp& w = *static_cast<Thread*>(all[__builtin_ctz(lanes)])->warp;
+  meet(t, what, kFull, &t, [=](void** all, Lanes lanes) {
+    Warp& w = *static_cast<Thread*>(all[first_of(lanes)])->warp;
     // ptxas launches a kernel with no more registers than its largest `.inc` asks for.
     if (more && w.registers == machine->request.registers) w.registers = std::min(w.registers, registers);
     if (more ? registers < w.registers : registers > w.registers)

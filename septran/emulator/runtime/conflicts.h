@@ -6,13 +6,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "../device/calls.h"
+
 namespace emu {
 
 struct LaneAccess {
   uint32_t address, bytes;
 };
 
-// Wavefronts that 32 banks of 4 bytes need for up to 32 lanes.  8-byte accesses are served
+// Wavefronts that 32 banks of 4 bytes need for up to a warp's lanes.  8-byte accesses are served
 // half a warp at a time, 16-byte accesses a quarter; equal words are served together.
 inline uint32_t wavefronts(const LaneAccess* lanes, uint32_t count, uint32_t* ideal) {
   uint32_t bytes = 0;
@@ -60,23 +62,23 @@ class ConflictCounter {
       uint64_t total = 0, least = 0;
       for (Row& row : group.rows) {
         uint32_t ideal;
-        total += wavefronts(row.lane, 32, &ideal);
+        total += wavefronts(row.lane, kLanes, &ideal);
         least += ideal;
       }
       add(site, group.rows.size(), total, least);
       group.rows.clear();
-      std::fill(group.count, group.count + 32, 0);
+      std::fill(group.count, group.count + kLanes, 0);
     }
   }
 
  private:
   static constexpr uint32_t kRows = 4096;  // what comes after is not counted
   struct Row {
-    LaneAccess lane[32] = {};
+    LaneAccess lane[kLanes] = {};
   };
   struct Group {
     std::vector<Row> rows;
-    uint32_t count[32] = {};
+    uint32_t count[kLanes] = {};
   };
   Group& find(void* site) {
     Recent& r = recent_[uintptr_t(site) / 4 % kRecent];

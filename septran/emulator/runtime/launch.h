@@ -49,22 +49,22 @@ inline void set_up_threads(Block& b, uint32_t first) {
   Cluster& c = machine->cluster;
   uint32_t n = r.block[0] * r.block[1] * r.block[2];
   b.live = n;
-  b.warps = std::vector<Warp>((n + 31) / 32);
+  b.warps = std::vector<Warp>((n + kLanes - 1) / kLanes);
   for (uint32_t i = 0; i < n; ++i) {
     Thread& t = c.threads[first + i];
-    Warp& w = b.warps[i / 32];
+    Warp& w = b.warps[i / kLanes];
     t.id = first + i;
     t.number = i;
-    t.lane = i % 32;
+    t.lane = i % kLanes;
     t.index = {i % r.block[0], i / r.block[0] % r.block[1], i / r.block[0] / r.block[1]};
     t.block = &b;
     t.warp = &w;
     t.stack = machine->stacks->of(first + i);
     t.known = c.completed;
-    w.number = i / 32;
+    w.number = i / kLanes;
     w.block = &b;
     w.registers = r.registers;
-    w.live |= 1u << t.lane;
+    w.live |= Lanes(1) << t.lane;
     w.thread[t.lane] = &t;
     t.fiber.start(t.stack, Stacks::kBytes, fiber_main);
     c.agents[t.id] = {AgentKind::thread, &t};

@@ -1,5 +1,6 @@
 // Where a thread is, and where shared memory is.
 #pragma once
+#include "mfma.h"
 #include "wgmma.h"
 
 namespace emu {
@@ -31,6 +32,11 @@ uint32_t special(Special which) {
   return 0;
 }
 
+void unmodelled(const char* what) {
+  EMU_ENTER;
+  fail(Fault::unmodelled, std::string(what) + " is not modelled");
+  __builtin_unreachable();
+}
 // Dynamic shared memory is aligned as declared and not better: twice that would hide mistakes.
 void* dynamic_shared(size_t align) {
   Block& b = *current->block;

@@ -100,10 +100,10 @@ struct Thread {
 
 struct Rendezvous {  // of lanes that execute one instruction together
   const char* what = nullptr;
-  uint32_t mask = 0, arrived = 0;
-  void* payload[32] = {};
-  Thread* waiting[32] = {};
-  std::function<void(void**, uint32_t)> act;
+  Lanes mask = 0, arrived = 0;
+  void* payload[kLanes] = {};
+  Thread* waiting[kLanes] = {};
+  std::function<void(void**, Lanes)> act;
 };
 struct WgmmaWork {
   std::function<void()> land;
@@ -112,9 +112,10 @@ struct WgmmaWork {
   bool landed;
 };
 struct Warp {
-  uint32_t number, live = 0, at_barrier = 0;
+  Lanes live = 0;
+  uint32_t number, at_barrier = 0;
   Block* block;
-  Thread* thread[32] = {};
+  Thread* thread[kLanes] = {};
   std::vector<Rendezvous> open;
   std::deque<WgmmaWork> wgmma;
   uint64_t wgmma_group = 1;

@@ -4,35 +4,37 @@
 
 namespace emu {
 
-constexpr uint32_t kFull = ~0u;
+constexpr Lanes kFull = ~Lanes(0);
+inline uint32_t first_of(Lanes lanes) { return uint32_t(__builtin_ctzll(lanes)); }
 
 inline void carry_out(Warp& w, size_t number) {
   Rendezvous done = std::move(w.open[number]);
   w.open.erase(w.open.begin() + long(number));
   uint64_t time = 0;
-  for (uint32_t l = 0; l < 32; ++l)
+  for (uint32_t l = 0; l < kLanes; ++l)
     if (done.arrived >> l & 1) time = std::max(time, done.waiting[l]->time);
-  for (uint32_t l = 0; l < 32; ++l)
+  for (uint32_t l = 0; l < kLanes; ++l)
     if (done.arrived >> l & 1) done.waiting[l]->time = time + 1;
   done.act(done.payload, done.arrived);
-  for (uint32_t l = 0; l < 32; ++l)
+  for (uint32_t l = 0; l < kLanes; ++l)
     if ((done.arrived >> l & 1) && done.waiting[l] != current) make_ready(done.waiting[l]);
 }
-[[noreturn]] inline void diverged(const Thread& t, const char* what, uint32_t mask,
+[[noreturn]] inline void diverged(const Thread& t, const char* what, Lanes mask,
                                   const Rendezvous& other) {
-  uint32_t lane = uint32_t(__builtin_ctz(other.arrived));
+  uint32_t lane = first_of(other.arrived);
   fail_at(Fault::misuse, t,
-          text("lanes of a warp diverge: this one is in %s (mask %#x), lane %u in %s (mask %#x) "
-               "<site 1>", what, mask, lane, other.what, other.mask),
+          text("lanes of a warp diverge: this one is in %s (mask %#llx), lane %u in %s (mask %#llx) "
+               "<site 1>", what, (unsigned long long)mask, lane, other.what,
+               (unsigned long long)other.mask),
           {t.site, other.waiting[lane]->site});
 }
 // The lanes of `mask` meet in one instruction; the last of them carries it out for all.
 // `act(payloads, lanes)` gets what each lane passed.  Lanes that have returned are not missed.
 template <class F>
-inline void meet(Thread& t, const char* what, uint32_t mask, void* payload, F act) {
+inline void meet(Thread& t, const char* what, Lanes mask, void* payload, F act) {
   Warp& w = *t.warp;
   if (!(mask >> t.lane & 1))
-    fail(Fault::misuse, text("%s: the lane is not in its own mask %#x", what, mask));
+    fail(Fault::misuse, text("%s: the lane is not in its own mask %#llx", what, (unsigned long long)mask));
   size_t number = w.open.size();
   for (size_t i = 0; i < w.open.size(); ++i) {
     if (w.open[i].mask == mask && !strcmp(w.open[i].what, what)) number = i;
@@ -45,7 +47,7 @@ inline void meet(Thread& t, const char* what, uint32_t mask, void* payload, F ac
     w.open.back().act = act;
   }
   Rendezvous& r = w.open[number];
-  r.arrived |= 1u << t.lane;
+  r.arrived |= Lanes(1) << t.lane;
   r.payload[t.lane] = payload;
   r.waiting[t.lane] = &t;
   if ((r.arrived & w.live) == (mask & w.live)) {
@@ -58,7 +60,7 @@ inline void meet(Thread& t, const char* what, uint32_t mask, void* payload, F ac
 }
 // A lane returns: the others may have waited for it alone.
 inline void leave_warp(Warp& w, uint32_t lane) {
-  w.live &= ~(1u << lane);
+  w.live &= ~(Lanes(1) << lane);
   for (size_t i = 0; i < w.open.size();)
     if (w.live && (w.open[i].arrived & w.live) == (w.open[i].mask & w.live)) carry_out(w, i);
     else ++i;
@@ -92,14 +94,14 @@ void enter_array(const void* first, size_t bytes) {
 }
 void leave_array() { current->arrays.pop_back(); }
 
-uint64_t shuffle(uint32_t mask, uint64_t value, int lane) {
+uint64_t shuffle(Lanes mask, uint64_t value, int lane) {
   EMU_ENTER;
   struct Slot {
     uint64_t value, result;
     int lane;
-  } slot{value, 0, lane & 31};
-  meet(t, "a shuffle", mask, &slot, [&](void** all, uint32_t lanes) {
-    for (uint32_t l = 0; l < 32; ++l)
+  } slot{value, 0, lane & int(kLanes - 1)};
+  meet(t, "a shuffle", mask, &slot, [&](void** all, Lanes lanes) {
+    for (uint32_t l = 0; l < kLanes; ++l)
       if (lanes >> l & 1) {
         Slot& s = *static_cast<Slot*>(all[l]);
         bool there = lanes >> s.lane & 1;
@@ -108,73 +110,73 @@ uint64_t shuffle(uint32_t mask, uint64_t value, int lane) {
   });
   return slot.result;
 }
-uint32_t ballot(uint32_t mask, bool predicate) {
+Lanes ballot(Lanes mask, bool predicate) {
   EMU_ENTER;
   struct Slot {
     bool predicate;
-    uint32_t result;
+    Lanes result;
   } slot{predicate, 0};
-  meet(t, "a vote", mask, &slot, [&](void** all, uint32_t lanes) {
-    uint32_t votes = 0;
-    for (uint32_t l = 0; l < 32; ++l)
-      if (lanes >> l & 1) votes |= uint32_t(static_cast<Slot*>(all[l])->predicate) << l;
-    for (uint32_t l = 0; l < 32; ++l)
+  meet(t, "a vote", mask, &slot, [&](void** all, Lanes lanes) {
+    Lanes votes = 0;
+    for (uint32_t l = 0; l < kLanes; ++l)
+      if (lanes >> l & 1) votes |= Lanes(static_cast<Slot*>(all[l])->predicate) << l;
+    for (uint32_t l = 0; l < kLanes; ++l)
       if (lanes >> l & 1) static_cast<Slot*>(all[l])->result = votes;
   });
   return slot.result;
 }
-uint64_t reduce(uint32_t mask, uint64_t value, uint64_t (*combine)(uint64_t, uint64_t)) {
+uint64_t reduce(Lanes mask, uint64_t value, uint64_t (*combine)(uint64_t, uint64_t)) {
   EMU_ENTER;
-  meet(t, "a reduction of a warp", mask, &value, [&](void** all, uint32_t lanes) {
+  meet(t, "a reduction of a warp", mask, &value, [&](void** all, Lanes lanes) {
     uint64_t total = 0;
     bool first = true;
-    for (uint32_t l = 0; l < 32; ++l)
+    for (uint32_t l = 0; l < kLanes; ++l)
       if (lanes >> l & 1) {
         uint64_t v = *static_cast<uint64_t*>(all[l]);
         total = first ? v : combine(total, v);
         first = false;
       }
-    for (uint32_t l = 0; l < 32; ++l)
+    for (uint32_t l = 0; l < kLanes; ++l)
       if (lanes >> l & 1) *static_cast<uint64_t*>(all[l]) = total;
   });
   return value;
 }
-uint32_t match(uint32_t mask, uint64_t value) {
+Lanes match(Lanes mask, uint64_t value) {
   EMU_ENTER;
   struct Slot {
     uint64_t value;
-    uint32_t result;
+    Lanes result;
   } slot{value, 0};
-  meet(t, "a match", mask, &slot, [&](void** all, uint32_t lanes) {
-    for (uint32_t l = 0; l < 32; ++l)
-      for (uint32_t k = 0; k < 32; ++k)
+  meet(t, "a match", mask, &slot, [&](void** all, Lanes lanes) {
+    for (uint32_t l = 0; l < kLanes; ++l)
+      for (uint32_t k = 0; k < kLanes; ++k)
         if ((lanes >> l & 1) && (lanes >> k & 1) &&
             static_cast<Slot*>(all[l])->value == static_cast<Slot*>(all[k])->value)
-          static_cast<Slot*>(all[l])->result |= 1u << k;
+          static_cast<Slot*>(all[l])->result |= Lanes(1) << k;
   });
   return slot.result;
 }
-bool elect(uint32_t mask) {
+bool elect(Lanes mask) {
   EMU_ENTER;
   bool elected = false;
-  meet(t, "elect.sync", mask, &elected, [&](void** all, uint32_t lanes) {
-    *static_cast<bool*>(all[__builtin_ctz(lanes)]) = true;
+  meet(t, "elect.sync", mask, &elected, [&](void** all, Lanes lanes) {
+    *static_cast<bool*>(all[first_of(lanes)]) = true;
   });
   return elected;
 }
-uint32_t active_mask() {
+Lanes active_mask() {
   EMU_ENTER;
   fail(Fault::unmodelled, "activemask depends on how the hardware runs lanes");
   return 0;
 }
-void warp_sync(uint32_t mask) {
+void warp_sync(Lanes mask) {
   EMU_ENTER;
-  meet(t, "__syncwarp", mask, &t, [&](void** all, uint32_t lanes) {
+  meet(t, "__syncwarp", mask, &t, [&](void** all, Lanes lanes) {
     Gathering gathered;
-    for (uint32_t l = 0; l < 32; ++l)
+    for (uint32_t l = 0; l < kLanes; ++l)
       if (lanes >> l & 1) release(*static_cast<Thread*>(all[l]), gathered);
     Known known = gathered.take();
-    for (uint32_t l = 0; l < 32; ++l)
+    for (uint32_t l = 0; l < kLanes; ++l)
       if (lanes >> l & 1) acquire(*static_cast<Thread*>(all[l]), known);
     if (lanes == (t.warp->live & kFull)) flush_conflicts(*t.warp);
   });

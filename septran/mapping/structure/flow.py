@@ -73,6 +73,8 @@ class _Walk:
     events: list[Event] = field(default_factory=list)
     allocated: dict[str, Loops] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
+    scanned: set[str] = field(default_factory=set)
+    """The temporaries that scans by functions of the logic join elements in."""
 
     def body(
         self, body: tuple[Statement, ...], names: Mapping[str, View], inside: str, loops: Loops
@@ -84,8 +86,7 @@ class _Walk:
         for statement in body:
             match statement:
                 case Allocate():
-                    self.allocated[inside + statement.name] = loops
-                    self.dtypes[inside + statement.name] = statement.dtype
+                    self._begin(inside + statement.name, statement, loops)
                 case Loop():
                     around = tuple((v, statement.parallel) for v in statement.variables)
                     self.body(statement.body, names, inside, (*loops, *around))
@@ -114,7 +115,19 @@ class _Walk:
                 case Assign(target, value):
                     sources = tuple(map(own, ex.loads(value)))
                     aligned = tuple(map(own, _aligned(value, target.rank)))
-                    self.events.append(_computation(own(target), sources, aligned, value, loops))
+                    view = _computation(own(target), sources, aligned, value, loops)
+                    self.events.append(self._scan_of(view, inside + target.tensor))
+
+    def _scan_of(self, view: ComputedView, name: str) -> ComputedView:
+        """The same as a part of a scan where it is written to what a scan joins elements in."""
+        scan = ComputedView(view.target, view.sources, view.loops, scans=True)
+        return scan if name in self.scanned else view
+
+    def _begin(self, name: str, allocated: Allocate, loops: Loops) -> None:
+        self.allocated[name] = loops
+        self.dtypes[name] = allocated.dtype
+        if allocated.scans:
+            self.scanned.add(name)
 
 
 def flow_of(task: TaskNode) -> Flow:

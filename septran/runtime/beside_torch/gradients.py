@@ -110,6 +110,21 @@ def conv2d_backward(static: Mapping[str, Any]) -> NamedFunction:
     return "torch's gradient of conv2d", call
 
 
+def max_pool2d_indices_backward(static: Mapping[str, Any]) -> NamedFunction:
+    """What torch's autograd calls, too: the forward is not run again."""
+    import torch
+
+    flags = {"size": 3, "stride": 2, "padding": 0, **static}
+    size, stride, padding = ([flags[word]] * 2 for word in ("size", "stride", "padding"))
+
+    def call(x: Any, index: Any, dy: Any) -> Any:
+        function = torch.ops.aten.max_pool2d_with_indices_backward
+        whole = {"ceil_mode": False, "indices": index}
+        return function(dy, x, size, stride, padding, [1, 1], **whole)
+
+    return "torch max_pool2d_with_indices_backward", call
+
+
 def pool2d_backward(static: Mapping[str, Any]) -> NamedFunction:
     """Autograd's, with the forward, as that finds which elements are the greatest: so does ours."""
     import torch

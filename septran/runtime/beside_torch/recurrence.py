@@ -49,6 +49,44 @@ def _gated_delta_rule(q: Any, k: Any, v: Any, forget: Any, write: Any, *, eps: f
     return torch.cat(found, 2)[:, :, :length].to(q.dtype)
 
 
+def linear_recurrence(static: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
+    """Return the name of what computes the operator by torch, and the function."""
+
+    def call(a: Any, x: Any) -> Any:
+        import torch
+
+        kind = torch.promote_types(x.dtype, torch.float32)
+        state = x.new_zeros(x.shape[0], *x.shape[2:], dtype=kind)
+        found = torch.empty_like(x)
+        steps = range(x.shape[1])
+        for t in reversed(steps) if static.get("reverse", False) else steps:
+            state = torch.addcmul(x[:, t].to(kind), a[:, t].to(kind), state)
+            found[:, t] = state
+        return found
+
+    return "torch addcmul, step by step", call
+
+
+def linear_recurrence_backward(static: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
+    """Return the name of what computes the operator by torch, and the function."""
+    reverse = static.get("reverse", False)
+
+    def call(a: Any, y: Any, dy: Any) -> Any:
+        import torch
+
+        kind = torch.promote_types(a.dtype, torch.float32)
+        handed = a.new_zeros(a.shape[0], *a.shape[2:], dtype=kind)
+        da, dx, count = torch.empty_like(a), torch.empty_like(a), a.shape[1]
+        for t in range(count) if reverse else reversed(range(count)):
+            slope = dy[:, t].to(kind) + handed
+            before = t + 1 if reverse else t - 1
+            dx[:, t], handed = slope, a[:, t].to(kind) * slope
+            da[:, t] = slope * y[:, before] if 0 <= before < count else 0
+        return da, dx
+
+    return "torch, step by step", call
+
+
 def ssd(_: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
     """Return the name of what computes the operator by torch, and the function."""
     return "torch matmul, cumsum of chunks", _ssd

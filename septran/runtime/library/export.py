@@ -29,6 +29,7 @@ from septran.targets.base import (
     LibraryTarget,
     ProgramTarget,
     ReferenceCall,
+    SelfProfiling,
 )
 from septran.targets.registry import target_for
 from septran.task.errors import CountRangeError, IndexRangeError
@@ -184,17 +185,37 @@ def _library_target(named: Mapping[str, Kernel]) -> LibraryTarget:
         program = kernel.stages.tile_program
         target = target_for(program.machine.backend) if isinstance(program, TileProgram) else None
         if not isinstance(target, LibraryTarget):
-            raise NotExportableError(
-                f"{name} cannot be exported: only fresh kernels for CPUs are, and "
-                "those for NVIDIA GPUs and DSAs one at a time, without name and arch",
-                hint="kernel.save(path) keeps machine code for septran.load",
-            )
+            raise _not_exportable(name, target, kernel.stages.executable)
         found.append(target)
     if any(target is not found[0] for target in found):
         raise NotExportableError(
             "kernels of several targets make no library", hint="export one for each target"
         )
     return found[0]
+
+
+def _not_exportable(name: str, target: object | None, executable: object) -> NotExportableError:
+    """Say why: it was loaded, is emulated, or its target writes nothing or one at a time."""
+    if target is None:
+        return NotExportableError(
+            f"{name} cannot be exported, as it was loaded without its logic",
+            hint="export what septran.compile returns",
+        )
+    word = getattr(target, "name", "its machine")
+    if isinstance(target, ProgramTarget) or isinstance(executable, Exporting):
+        return NotExportableError(
+            f"{name} is for {word}, whose kernels are exported one by one, without name and arch",
+            hint="call kernel.export(folder) of each; libraries of several are for CPUs",
+        )
+    if isinstance(executable, SelfProfiling):
+        return NotExportableError(
+            f"{name} cannot be exported, as it was compiled to be emulated",
+            hint="compile it without emulate=True",
+        )
+    return NotExportableError(
+        f"{name} is for {word}, for which there is no export",
+        hint="kernel.save(path) keeps it for septran.load, kernel.stages.source has its text",
+    )
 
 
 def _part(name: str, kernel: Kernel, archs: Sequence[str]) -> LibraryPart:

@@ -71,20 +71,26 @@ class Access:
 
         The extent for rows, the panel's width for panels, 1 where they are scattered.
         """
-        if self.stride(number) == 1:
-            return self.region.shape[number]
         layout = self.storage.layout
-        if layout.kind != "panels" or layout.group > 1:
-            return 1
+        if layout.kind == "panels" and layout.group <= 1 and self._panel(number) > 0:
+            return self._panel(number)
+        return self.region.shape[number] if self.stride(number) == 1 else 1
+
+    def _panel(self, number: int) -> int:
+        """Return the width of panels along an axis, 0 where it does not go from panel to panel.
+
+        Of a single panel that is wider than the region, too: products read all of its columns, and
+        what nobody wrote there may be numbers that processors multiply a hundred times slower.
+        """
         # A panel is contiguous along its own axis only, from a multiple of its width on, and only
         # where no other coordinate of the buffer moves along.
-        along, width = layout.parameters
+        along, width = self.storage.layout.parameters
         start = self.region.index[along] - axis(number)
         mine = self.region.index[along].coefficient(axis(number)) == 1
         free = not any(is_axis(v) for v in start.variables())
         others = (e for n, e in enumerate(self.region.index) if n != along)
         alone = all(axis(number) not in e.variables() for e in others)
-        return width if mine and free and alone and start % width == Index() else 1
+        return width if mine and free and alone and start % width == Index() else 0
 
 
 def _leaves(region: Region, entry: Index, extent: int, ranges: Mapping[Var, Range]) -> bool:

@@ -4,9 +4,9 @@ from septran.backends import Backend
 
 
 def _compiler() -> str:
-    from septran.targets.cuda.run.toolchain import INSTALL, available
+    from septran.targets.cuda.run.toolchain import INSTALL, available, compiler, is_asked_for
 
-    found = available()
+    found = compiler() if is_asked_for() else available()
     if found is None:
         return f"not found: CUDA text is generated and emulated, not compiled ({INSTALL})"
     return f"{found}, {found.path}"

@@ -15,7 +15,8 @@ from septran.dtypes import itemsize
 from septran.emulator.launch import KernelLaunch, Pointer, ScalarArgument
 from septran.ir.index import Index
 from septran.targets.cuda.context import Context, Storage, Threads, generation, shared_storage
-from septran.targets.cuda.emitter_table import EMITTERS
+from septran.targets.cuda.dialect import Dialect, of_generation
+from septran.targets.cuda.emitter_table import EMITTERS, CudaEmitters
 from septran.targets.cuda.fragment.fragments import GROUP, Holding
 from septran.targets.cuda.lowering import elements, enter, own, uniform
 from septran.targets.cuda.run import instrumentation as marks
@@ -56,16 +57,12 @@ def grid(body: tuple[Node, ...]) -> tuple[list[For], tuple[Node, ...]]:
     return loops, body
 
 
-AMPERE = 80
-"""The first architecture with `max.NaN`."""
 HOPPER = 90
 """The first one where a kernel may start before the last one has ended (`griddepcontrol`)."""
 MOST_HELD = 64
 """Elements of one buffer that a thread holds before a block gets more threads."""
 MOST_THREADS = 1024
 """Threads of a block on every architecture (CUDA programming guide, compute capabilities)."""
-MOST_REGISTERS = 256
-"""Registers of a thread as they are allocated: it names 255, in units of 8."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +78,32 @@ class LoweredNest:
     """How its REGISTER buffers are spread over threads."""
 
 
+@dataclass(frozen=True)
+class GpuVendor:
+    """What the kernels of one vendor's GPUs are written with."""
+
+    emitters: CudaEmitters
+    dialect: Dialect
+    dependent: bool = False
+    """Whether a kernel may start before the last one has ended, and waits for that itself."""
+
+    @staticmethod
+    def nvidia(program: TileProgram) -> GpuVendor:
+        """NVIDIA's, of the generation that the machine names."""
+        number = generation(program)
+        return GpuVendor(EMITTERS, of_generation(number), number >= HOPPER)
+
+
 def lower_kernels(
-    program: TileProgram, target: Any, notes: list[marks.Marks] | None = None
-) -> list[LoweredNest]:
+    program: TileProgram, target: Any, notes: list[marks.Marks] | None = None,
+    vendor: GpuVendor | None = None,
+) -> list[LoweredNest]:  # fmt: skip
     """Each nest of parallel loops as a kernel, in the order of the program.
 
     With `notes`, kernels take notes of when they do what; those of each are appended.
     """
-    require_emitters(program.machine, EMITTERS.copies, EMITTERS.primitives)
+    vendor = vendor or GpuVendor.nvidia(program)
+    require_emitters(program.machine, vendor.emitters.copies, vendor.emitters.primitives)
     found = list(_nests(program.body))
     names = [program.name if len(found) == 1 else f"{program.name}_{n}" for n in range(len(found))]
     kernels: list[LoweredNest] = []
@@ -96,8 +111,8 @@ def lower_kernels(
         taken = None
         if notes is not None:
             notes.append(taken := marks.Marks(sum(m.words for m in notes)))
-        kernel = _Kernel(program, f"{identifier(name)}_kernel", body, target)
-        kernel.dependent = number > 0 and generation(program) >= HOPPER
+        kernel = _Kernel(program, f"{identifier(name)}_kernel", body, (target, vendor))
+        kernel.dependent = number > 0 and vendor.dependent
         kernels.append(kernel.lower(taken))
     return kernels
 
@@ -122,36 +137,39 @@ def _nests(body: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
 
 class _Kernel:
     def __init__(
-        self, program: TileProgram, name: str, body: tuple[Node, ...], target: Any
+        self, program: TileProgram, name: str, body: tuple[Node, ...], kind: tuple[Any, GpuVendor]
     ) -> None:
-        self.program, self.name, self.target = program, name, target
+        self.program, self.name = program, name
+        self.target, vendor = kind
+        self.dialect = vendor.dialect
         self.dependent = False
         """Whether it is launched while the kernel before it ends."""
         self.loops, inside = grid(body)
         self.body = hoisted(inside)
-        block = threads(program, self.body)
+        self.tables = indirect(body)
+        """What chooses rows or counts iterations, those of the grid's own loops among them."""
+        block = threads(program, self.body, self.dialect.group)
         if block > MOST_THREADS:
             raise unsupported(
                 self.body[0].origin,
                 f"{name} needs {block:,} threads a block, and there are at most {MOST_THREADS:,}",
                 "ask for fewer `consumers`",
             )
-        self.writer = CudaWriter(index_dtype(program), generation(program) >= AMPERE)
+        self.writer = CudaWriter(index_dtype(program), self.dialect)
         self.block, self.thread = tirx.Var("block", "int32"), tirx.Var("tid", "int32")
         shared = flat_buffer("shared", _shared_bytes(program), "uint8", 1024, "shared.dyn")
         indices = Indices(self.writer, explicit=True)
         self.context = Context(
             self.writer, indices, program, Threads(0, block), block, self.thread, shared,
-            EMITTERS, Cluster.of(self.loops), state=KernelState(uniform(program)),
+            vendor.emitters, Cluster.of(self.loops), state=KernelState(uniform(program)),
         )  # fmt: skip
 
     def lower(self, taken: marks.Marks | None = None) -> LoweredNest:
         """Write it."""
         context, names = self.context, used(self.body)
         # Index maps read them where no node names them: they are parameters, too.
-        tables = indirect(self.body)
-        head = self._parameters(names.union(tables))
-        for name in tables:
+        head = self._parameters(names.union(self.tables))
+        for name in self.tables:
             flat = context.storages[name].flat
             context.indices.tables[name] = flat, self.program.buffer(name).extents
         grid = self._decode()
@@ -339,13 +357,16 @@ class _Kernel:
         if not limits or not self.context.shared_bytes:
             return None
         count = max(1, limits["shared"] // (self.context.shared_bytes + RESERVED))
-        fits = count * self.context.block * MOST_REGISTERS <= limits["registers"]
+        fits = count * self.context.block * self.dialect.most_registers <= limits["registers"]
         return count if fits else None
 
 
 def _told(extent: Index) -> bool:
-    """Whether an extent follows from those that a call tells."""
-    return not extent.variables() and any(True for _ in extent.sizes())
+    """Whether an extent follows from those that a call tells, and from no element of a tensor."""
+    # What an element counts, blocks alone can read: as many start as there may be.
+    if extent.variables() or any(True for _ in extent.elements()):
+        return False
+    return any(True for _ in extent.sizes())
 
 
 def _extent(variable: Any, tag: str, extent: int, body: Any) -> Any:
@@ -353,15 +374,15 @@ def _extent(variable: Any, tag: str, extent: int, body: Any) -> Any:
     return tirx.AttrStmt(axis, "thread_extent", tirx.IntImm("int32", extent), body)
 
 
-def threads(program: TileProgram, body: tuple[Node, ...]) -> int:
+def threads(program: TileProgram, body: tuple[Node, ...], group: int = GROUP) -> int:
     """Return the threads of a block: those of its roles, or by what it holds in registers."""
     if (found := block_threads(program, body)) is not None:
         return found
     names = used(tuple(own(body)))
     held = tuple(b for b in program.buffers if b.memory == "REGISTER" and b.name in names)
     groups = [p.count for p in program.machine.processors if p.name == "WARPGROUP"]
-    most = GROUP * (groups[0] if groups else 1)
-    count = GROUP
+    most = group * (groups[0] if groups else 1)
+    count = group
     # Powers of two, as fragments share out no other number of threads (`spread`).
     while count < most and elements(held) > MOST_HELD * count:
         count *= 2

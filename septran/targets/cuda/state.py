@@ -56,6 +56,8 @@ class KernelState:
     """Younger groups at each wait, by channel and index; None before they are counted."""
     covered: set[int] = field(default_factory=set)
     """Commits whose stage is free by a barrier that is there anyway, by identity."""
+    in_registers: dict[str, Any] = field(default_factory=dict)
+    """Of channels whose fills wait in registers, where they are written; None: at once."""
     # wgmma_scoreboard, pingpong
     flight: InFlight = field(default_factory=InFlight)
     pin: int | None = None

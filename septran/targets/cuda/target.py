@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +14,9 @@ import tvm
 from septran.dtypes import itemsize
 from septran.emulator.launch import CudaProgram, KernelLaunch, ScalarArgument
 from septran.targets.base import TensorIR
+from septran.targets.code_digest import code_digest
 from septran.targets.cuda.fragment.fragments import Holding
-from septran.targets.cuda.kernels import lower_kernels
+from septran.targets.cuda.kernels import LoweredNest, lower_kernels
 from septran.targets.cuda.private_memory import privatised
 from septran.targets.cuda.run.instrumentation import Marks
 from septran.targets.cuda.text.printing import print_cuda, target_of
@@ -39,7 +39,6 @@ class KernelIR(TensorIR):
         """The CUDA text and its launches."""
         assert self.program is not None
         arch = self.program.machine.arch or "sm_80"
-        target = target_of(arch)
         # A temporary that no kernel takes gets no memory.
         used = {a.buffer for n in self.launches for a in n.arguments if hasattr(a, "buffer")}
         scratch = tuple(
@@ -48,13 +47,17 @@ class KernelIR(TensorIR):
             if b.memory == "GLOBAL" and b.name not in self.program.params and b.name in used
         )
         return CudaProgram(
-            print_cuda(self.module, target),
+            self.printed(arch),
             self.launches,
             scratch,
             self.program.params,
             (*((s.name, s.dtype) for s in self.program.scalars), *self._sizes),
             arch,
         )
+
+    def printed(self, arch: str) -> str:
+        """The kernels' text for an architecture."""
+        return print_cuda(self.module, target_of(arch))
 
     @property
     def _sizes(self) -> Iterator[tuple[str, str]]:
@@ -73,15 +76,31 @@ def lower_to_kernels(program: TileProgram, notes: list[Marks] | None = None) -> 
     """The kernels of `program`; with `notes` they note what they do when (`instrumentation`)."""
     program = privatised(program)
     kernels = lower_kernels(program, target_of(program.machine.arch or "sm_80"), notes)
+    return kernels_as(KernelIR, program, kernels)
+
+
+def kernels_as(
+    kind: type[KernelIR], program: TileProgram, kernels: Sequence[LoweredNest]
+) -> KernelIR:
+    """Lowered nests as the stage that shows and prints them."""
     module = tvm.IRModule({k.launch.kernel: k.function for k in kernels})
     remarks = tuple(dict.fromkeys(r for k in kernels for r in k.remarks))
     holdings = tuple(dict.fromkeys(h for k in kernels for h in k.holdings))
     launches = tuple(k.launch for k in kernels)
-    return KernelIR(program.name, module, launches, program, remarks, holdings)
+    return kind(program.name, module, launches, program, remarks, holdings)
+
+
+class KernelTarget:
+    """What the targets have in common whose kernels the CUDA code generator writes."""
+
+    def placed(self, executable: Any, ir: TensorIR, program: TileProgram) -> Any:
+        """With the comments of `ir` in its text."""
+        assert isinstance(ir, KernelIR)
+        return replace(executable, program=ir.cuda, machine=program.machine)
 
 
 @dataclass(frozen=True)
-class CudaTarget:
+class CudaTarget(KernelTarget):
     """Serves machines with ``backend: cuda``."""
 
     name: str = "cuda"
@@ -110,11 +129,6 @@ class CudaTarget:
 
         return load(folder)
 
-    def placed(self, executable: Any, ir: TensorIR, program: TileProgram) -> Any:
-        """With the comments of `ir` in its text."""
-        assert isinstance(ir, KernelIR)
-        return replace(executable, program=ir.cuda, machine=program.machine)
-
     def marks(
         self, program: TileProgram, arguments: Sequence[Any], zeros: Callable[[int], Any]
     ) -> Any:
@@ -127,11 +141,7 @@ class CudaTarget:
         """TVM's version, the compiler's, and the code that prints, compiles and launches."""
         from septran.targets.cuda.run.toolchain import available
 
-        # All of this backend's files: a change of any may change the code that a cache would keep.
-        folder, digest = Path(__file__).parent, hashlib.sha256()
-        for file in sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".h", ".c")):
-            digest.update(file.read_bytes())
-        return f"cuda tvm {tvm.__version__} {available()} {digest.hexdigest()[:16]}"
+        return f"cuda tvm {tvm.__version__} {available()} {code_digest(Path(__file__).parent)}"
 
     def missing(self) -> str | None:
         """Why kernels cannot run here; None when they can."""

@@ -7,6 +7,7 @@ from typing import Any
 from tvm import tirx
 from tvm.ir import StringImm
 
+from septran.targets.cuda.dialect import CUDA, Dialect
 from septran.targets.lower.writer import Expr, Writer, flat_buffer
 
 NOTE = "septran_note"
@@ -18,19 +19,19 @@ ROLLED = "#pragma unroll 1"
 class CudaWriter(Writer):
     """A writer of what each thread of a block does."""
 
-    def __init__(self, index_dtype: str = "int32", nan_extremes: bool = False) -> None:
+    def __init__(self, index_dtype: str = "int32", dialect: Dialect = CUDA) -> None:
         super().__init__(index_dtype)
-        self.nan_extremes = nan_extremes
-        """Whether the machine has instructions for the greater of two floats, or NaN."""
+        self.dialect = dialect
 
     def note(self, text: str) -> None:
         """A comment line in the CUDA text: where the next statements come from."""
         call = tirx.call_extern("void", NOTE, StringImm(text.replace("\n", " ")))
         self.evaluate(call)
 
-    def atomic_add(self, buffer: Any, index: Expr, value: Expr) -> None:
-        """Add to an element in memory at once: of threads that do so at one time none is lost."""
-        self.evaluate(tirx.call_extern(buffer.dtype, "atomicAdd", buffer.ptr_to([index]), value))
+    def join_at_once(self, function: str, buffer: Any, index: Expr, value: Expr) -> None:
+        """Join to an element in memory at once: of threads that do so at one time none is lost."""
+        name = {"sum": "atomicAdd", "max": "atomicMax", "min": "atomicMin"}[function]
+        self.evaluate(tirx.call_extern(buffer.dtype, name, buffer.ptr_to([index]), value))
 
     def allocate(self, stem: str, elements: int, dtype: str) -> Any:
         """A flat array of each thread's own, which the compiler keeps in registers."""

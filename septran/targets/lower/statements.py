@@ -59,8 +59,11 @@ class Statement:
     """The axis of `value` that a reduction goes along, and its target does not have."""
     filled: bool = False
     """Whether what does not exist is written, too: as zeros, by a copy that fills its target."""
-    adds: bool = False
-    """Whether the value is added to the target's element at once, whoever else does so."""
+    joins: str = ""
+    """The function that joins the value and the target's element at once, whoever else does so.
+
+    An empty text where the value is stored.
+    """
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -136,8 +139,10 @@ class _Split:
             statement = Statement(target, inner, value.function, value.axis)
         else:
             filled = isinstance(node, Copy) and node.zero_fill
-            adds = isinstance(node, Compute) and node.primitive == "accumulate"
-            statement = Statement(target, self._without(value), filled=filled, adds=adds)
+            joins = ""
+            if isinstance(node, Compute) and node.primitive == "accumulate":
+                joins = str(dict(node.attributes)["function"])
+            statement = Statement(target, self._without(value), filled=filled, joins=joins)
         # Elements that are still to be read would be overwritten, so the result waits beside them.
         if _reads_elsewhere(statement):
             kind = statement.value.dtype or self.dtype(target.buffer)  # a copy's is not known

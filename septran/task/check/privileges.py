@@ -13,7 +13,7 @@ from septran.ir import expressions as ex
 from septran.ir.bounds import greatest, least
 from septran.ir.gather import write
 from septran.ir.index import Index, Range, Var, axis, is_axis, minimum
-from septran.ir.primitives import PRIMITIVES
+from septran.ir.primitives import PRIMITIVES, joined_by
 from septran.ir.views import View
 from septran.location import Location
 from septran.task.errors import NothingWrittenError, ReadOnlyError
@@ -40,8 +40,8 @@ class ViewUse:
     """Whether the statement depends on the elements' content before it."""
     writes: bool
     accumulates: bool = False
-    joins: bool = False
-    """Whether iterations that do so at one time need no order."""
+    joins: str = ""
+    """The function that joins what is there and a part, for which iterations need no order."""
 
 
 def accesses(statement: Statement) -> Iterator[ViewUse]:
@@ -51,7 +51,7 @@ def accesses(statement: Statement) -> Iterator[ViewUse]:
             contract = PRIMITIVES[statement.name]
             for view in statement.operands[1:]:
                 yield ViewUse(view, reads=True, writes=False)
-            adds, joins = contract.accumulates, contract.joins
+            adds, joins = contract.accumulates, joined_by(statement.name, statement.attributes)
             yield ViewUse(
                 statement.operands[0], reads=adds, writes=True, accumulates=adds and not joins,
                 joins=joins,
@@ -125,7 +125,7 @@ def _found(param: Param, task: TaskNode, ranges: Mapping[Var, Range]) -> Param:
         reads=reads or not writes or not _covered(written, whole),
         writes=writes,
         accumulates=any(a.accumulates for a in own),
-        joins=writes and all(a.joins for a in own),
+        joins=own[0].joins if writes and len({a.joins for a in own}) == 1 else "",
     )
 
 

@@ -47,7 +47,7 @@ def _check_loop(loop: Loop, ranges: Mapping[Var, Range]) -> None:
         # From `first` on: a use also meets itself in other iterations.
         for second in uses[n:]:
             written = first.access.writes or second.access.writes
-            if first.access.joins and second.access.joins:
+            if first.access.joins and first.access.joins == second.access.joins:
                 continue
             if written and first.access.view.tensor == second.access.view.tensor:
                 _check_pair(loop, first, second, ranges)

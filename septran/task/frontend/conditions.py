@@ -18,7 +18,15 @@ from septran.task.frontend.definition import TensorType
 from septran.task.frontend.language import open_loop
 from septran.task.trace.arguments import not_a_tensor
 from septran.task.trace.indirect import count_of
-from septran.task.trace.symbols import Count, Expression, Extent, as_index, integers
+from septran.task.trace.symbols import (
+    Count,
+    Expression,
+    Extent,
+    Symbol,
+    as_index,
+    extent,
+    integers,
+)
 from septran.task.trace.tensors import Tile
 from septran.task.trace.tracing import Frame, current
 
@@ -52,7 +60,8 @@ def count(element: Tile, most: Any = None) -> Any:
         )  # fmt: skip
     if span is not None and element.ndim == 1:
         element = element[0]
-    (top,) = integers((span[1] if most is None and span else most,), "the bound of a count")
+    most = _bound(span[1] if most is None and span else most, frame)
+    (top,) = integers((most,), "the bound of a count")
     if top < 0:
         raise LaunchArgumentsError(
             f"the bound of a count is {top}, and at least 0",
@@ -61,6 +70,14 @@ def count(element: Tile, most: Any = None) -> Any:
         )
     # Room is made for a full tile and the greatest call; of less there is no more to be counted.
     return Count(count_of(element, top, most.index if isinstance(most, Extent) else None))
+
+
+def _bound(most: Any, frame: Frame) -> Any:
+    """How many there are at most, with how many there can be anywhere: a grid's tiles, say."""
+    if isinstance(most, Symbol) and not isinstance(most, Extent | Count):
+        least, top = most.index.bounds(frame.ranges)
+        return extent(top, most.index) if least >= 0 else most
+    return most
 
 
 class When:

@@ -556,7 +556,7 @@ def _spread(leaf: Task, *tiles: Tile, **keywords: Any) -> None:
         return
     side = tunable(f"block_{leaf.name}", BLOCK)
     # A tile of a vector has as many elements as one of a matrix.
-    last = (side * side,) if len(shape) == 1 else (side, side)
+    last = (side * side,) if len(shape) == 1 else (_rows_of(leaf, side), side)
     cut = (*(1,) * (len(shape) - len(last)), *last)
     grids = [Partition(tile, cut) for tile in tiles]
     with open_loop(
@@ -564,6 +564,11 @@ def _spread(leaf: Task, *tiles: Tile, **keywords: Any) -> None:
     ) as variables:
         indices = tuple(map(Symbol, variables))
         launch(leaf, *(grid[indices] for grid in grids), **keywords)
+
+
+def _rows_of(leaf: Task, side: int) -> Any:
+    """Return how many rows a tile of a built-in leaf has; as many as columns, if nothing says."""
+    return tunable(f"block_{leaf.name}_rows", int(side))
 
 
 def _shared_out() -> bool:

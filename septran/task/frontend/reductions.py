@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from septran.dtypes import is_float
 from septran.errors import nearest
 from septran.ir.index import Index, Var, axis, is_axis
 from septran.ir.scans import neutral, scan_dtype
@@ -29,6 +30,7 @@ from septran.task.frontend.language import (
     sequential_range,
     tunable,
 )
+from septran.task.trace.arguments import not_a_tensor
 from septran.task.trace.tensors import Partition, Tile
 from septran.task.trace.tracing import Frame, current, launch
 from septran.task.tree import Allocate, Primitive
@@ -50,14 +52,16 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
     its own for its part, and the parts are joined after the loops, in the order of iterations. So
     results are the same in every run and on every machine.
 
-    Where the tunable ``reduction`` is ``atomic``, parts of a sum are added as iterations come to
-    it, in whatever order, by a machine's instruction for the primitive ``accumulate``.
+    Where the tunable ``reduction`` is ``atomic``, parts of a sum, or of a maximum or minimum of
+    integers, are joined as iterations come to it, in whatever order, by a machine's instruction
+    for the primitive ``accumulate``.
 
     `target` may be a row that an element of a tensor of integers chooses: ``C[index[t]]``.
 
     Raises:
         UnknownPrimitiveError: another function than ``sum``, ``max`` and ``min``.
-        TunableError: ``reduction`` is neither ``ordered`` nor ``atomic``, or ``atomic`` for no sum.
+        TunableError: ``reduction`` is neither ``ordered`` nor ``atomic``, or ``atomic`` for the
+            maximum or minimum of floats.
         ReadOnlyError: several rows are chosen by an index at one time.
         ShapeError: the two differ in shape, or nobody knows how many iterations there are.
     """
@@ -68,7 +72,7 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
             raise LaunchArgumentsError(
                 f"{tile!r} is not a tensor of this task",
                 Location.of_caller(),
-                hint="make it by task.empty or task.zeros, or take it as a parameter",
+                hint=not_a_tensor(tile),
             )
         frame.require_live(tile)
     if function not in JOINS:
@@ -85,8 +89,8 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
     if not _over(frame, target.view):
         _joined(frame, target, part, function)
         return
-    if _is_atomic(function):
-        _joined(frame, target, part, "atomic")
+    if _is_atomic(function, target):
+        _joined(frame, target, part, function, at_once=True)
         return
     slot = _slot(frame, target, part, function)
     place = Tile(frame, slot.place(target.view), slot.dtype)
@@ -98,20 +102,19 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
     slot.covered = True
 
 
-def _joined(frame: Frame, target: Tile, part: Tile, function: str) -> None:
+def _joined(
+    frame: Frame, target: Tile, part: Tile, function: str, *, at_once: bool = False
+) -> None:
     """Launch the leaf that joins a part to what is there, which an index may choose."""
     frame.joining = True
     try:
-        if function == "atomic":
-            launch(_add, target, part)
-        else:
-            launch(_join, target, part, function=function)
+        launch(_join_at_once if at_once else _join, target, part, function=function)
     finally:
         frame.joining = False
 
 
-def _is_atomic(function: str) -> bool:
-    """Return whether the mapping wants parts to be added in whatever order they come."""
+def _is_atomic(function: str, target: Tile) -> bool:
+    """Return whether the mapping wants parts to be joined in whatever order they come."""
     way = tunable("reduction", WAYS[0])
     if way not in WAYS:
         raise TunableError(
@@ -119,9 +122,10 @@ def _is_atomic(function: str) -> bool:
             Location.of_caller(),
             hint="`ordered` gives the same bits each time, `atomic` adds parts as they come",
         )
-    if way == "atomic" and function != "sum":
+    # A float may be NaN, which no machine's instruction for the greater of two hands on.
+    if way == "atomic" and function != "sum" and is_float(target.own_dtype):
         raise TunableError(
-            f"parts are joined by {function!r}, which no atomic addition does",
+            f"{target.own_dtype} parts are joined by {function!r}, which is atomic for integers",
             Location.of_caller(),
             hint="write `tunables: {reduction: ordered}` in a rule for this task",
         )
@@ -273,11 +277,12 @@ def _join(joined, joining, *, function: str):  # type: ignore[no-untyped-def]  #
     joined[...] = JOINS[function](joined, joining)
 
 
-@define(leaf=True)
-def _add(joined, joining):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+@define(leaf=True)  # type: ignore[untyped-decorator]
+def _join_at_once(joined, joining, *, function: str):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """One part more, each element at once."""
     frame, views = current(), (joined.view, joining.view)
-    frame.body.append(Primitive("accumulate", views, (), Location.of_caller()))
+    attributes = (("function", function),)
+    frame.body.append(Primitive("accumulate", views, attributes, Location.of_caller()))
 
 
 @define(leaf=True)

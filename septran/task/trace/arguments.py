@@ -171,7 +171,10 @@ def not_a_tensor(value: Any) -> str:
     if isinstance(value, Partition):
         return "one tile of a partition is P[i], or P[i, j]; its tensor is what was partitioned"
     if isinstance(value, Expression):
-        return "expressions are computed in leaves: assign it to a temporary there, and pass that"
+        return (
+            "expressions are computed in leaves: assign it to a temporary there, as in "
+            "`t = task.empty(e.shape, e.dtype)` and `t[:] = e`, and pass that"
+        )
     return "parameters, temporaries and views of them are tensors; arrays are passed to the logic"
 
 

@@ -19,6 +19,9 @@ Shape = tuple[int, ...]
 Size = tuple[int, Index]
 """The nominal extent, and the extent that exists."""
 
+_NAME = r"[^\W\d]\w*"
+"""What Python takes as a name, Greek letters among it."""
+
 
 def named_dims(
     task: Task, shapes: Mapping[str, Shape], static: Mapping[str, Any]
@@ -34,7 +37,7 @@ NOTHING_DYNAMIC: Mapping[str, int] = MappingProxyType({})
 
 def names_in(dim: Any) -> frozenset[str]:
     """The names of dimensions and flags that the annotation of a dimension computes with."""
-    return frozenset(re.findall(r"[A-Za-z_]\w*", dim)) if isinstance(dim, str) else frozenset()
+    return frozenset(re.findall(_NAME, dim)) if isinstance(dim, str) else frozenset()
 
 
 def run_time_sizes(
@@ -138,7 +141,7 @@ def unify(
 
 def _shifted(dim: str) -> tuple[str, int]:
     """The name and the number of ``E + 1``, from which E follows; no name for other formulas."""
-    found = re.fullmatch(r"([A-Za-z_]\w*) *([+-]) *(\d+)", dim.strip())
+    found = re.fullmatch(rf"({_NAME}) *([+-]) *(\d+)", dim.strip())
     return (found[1], int(found[2] + found[3])) if found else ("", 0)
 
 
@@ -186,7 +189,7 @@ def extent(
         # A window larger than what it slides over fits nowhere.
         return max(0, int(calculate(str(dim), values)))
     except ZeroDivisionError:
-        divisors = re.findall(r"(?://|%) *([A-Za-z_]\w*)", str(dim))
+        divisors = re.findall(rf"(?://|%) *({_NAME})", str(dim))
         zero = next((n for n in divisors if values.get(n) == 0), "what is below")
         raise InferenceError(
             f"dimension {dim} of {name} divides by zero: {zero} is 0",

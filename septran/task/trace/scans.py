@@ -49,19 +49,24 @@ def pending(
             f"no scan joins elements by {function!r}", Location.of_caller(),
             hint=nearest(str(function), JOINS),
         )  # fmt: skip
-    if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -rank <= axis < rank:
-        raise ShapeError(
-            f"axis {axis!r} of an expression with {rank} axes cannot be scanned",
-            Location.of_caller(), hint="a scan goes along one axis, counted from 0, or from -1",
-        )  # fmt: skip
     attributes: dict[str, TunableValue] = {
-        "axis": int(axis) % rank, "exclusive": bool(exclusive), "function": function,
+        "axis": scanned_axis(axis, rank), "exclusive": bool(exclusive), "function": function,
         "reverse": bool(reverse),
     }  # fmt: skip
     name = f"{len(frame.scans)}@scan"
     frame.scans[name] = PendingScan(expr, tuple(attributes.items()))
     dtype = scan_dtype(function, expr.dtype)
     return Expression(ex.Load(View.whole(name, expr.shape, expr.valid), dtype))
+
+
+def scanned_axis(axis: Any, rank: int) -> int:
+    """Return the axis of a scan, counted from 0; raises ShapeError for one that is not there."""
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -rank <= axis < rank:
+        raise ShapeError(
+            f"axis {axis!r} of an expression with {rank} axes cannot be scanned",
+            Location.of_caller(), hint="a scan goes along one axis, counted from 0, or from -1",
+        )  # fmt: skip
+    return int(axis) % rank
 
 
 def settled(frame: Frame, expr: ex.Expr, goal: ex.Load) -> ex.Expr | None:
@@ -82,7 +87,7 @@ def settled(frame: Frame, expr: ex.Expr, goal: ex.Load) -> ex.Expr | None:
         name = leaf.view.tensor
         # A scan that the expression uses twice is recorded once.
         if name not in held:
-            view = _temporary(frame, "scanned", leaf)
+            view = temporary(frame, "scanned", leaf)
             _record(frame, frame.scans[name], view)
             held[name] = ex.Load(view, leaf.dtype)
         return held[name]
@@ -112,18 +117,19 @@ def _record(frame: Frame, scan: PendingScan, target: View) -> None:
         frame.require_own(value)
         view = value.view
     else:
-        view = _temporary(frame, "terms", value)
+        view = temporary(frame, "terms", value)
         expr = settled(frame, value, ex.Load(view, value.dtype))
         if expr is not None:
             frame.compute(view, expr)
     frame.body.append(Primitive("scan", (target, view), scan.attributes, Location.of_caller()))
 
 
-def _temporary(frame: Frame, name: str, like: ex.Expr) -> View:
+def temporary(frame: Frame, name: str, like: ex.Expr, *, scans: bool = False) -> View:
     """Return a new temporary of the extents and the type of an expression."""
     unique = frame.fresh(name)
+    where = Location.of_caller()
     frame.body.append(
-        Allocate(unique, like.shape, like.valid, like.dtype, None, Location.of_caller())
+        Allocate(unique, like.shape, like.valid, like.dtype, None, where, scans=scans)
     )
     whole = View.whole(unique, like.shape, like.valid)
     frame.begin(unique, whole)

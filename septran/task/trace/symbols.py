@@ -344,6 +344,9 @@ class Expression(Refusals):
         """The name of the element type."""
         return self.expr.dtype
 
+    def __repr__(self) -> str:
+        return f"an expression of {self.dtype} ({', '.join(map(str, self.shape))})"
+
     def astype(self, dtype: Any) -> Expression:
         """Return the same values in another dtype; raises DtypeError for an unknown one."""
         return Expression(ex.Cast(self.expr, element_type(dtype)))

@@ -426,9 +426,9 @@ def _sliced(view: View, items: tuple[Any, ...], frame: Frame) -> View:
 
 def _inside(view: View, n: int, at: Index, frame: Frame) -> None:
     extents, ranges = frame.tracer.extents, frame.ranges
-    loops = [extents[v] for v in at.variables() if v in extents]
-    if frame.tracer.drafting or any(greatest(extent, ranges) < 1 for extent in loops):
-        return  # the loop has no iteration, so nothing is indexed
+    around = [extents[v] for v in frame.tracer.open]
+    if frame.tracer.drafting or any(greatest(extent, ranges) < 1 for extent in around):
+        return  # a loop around has no iteration, so nothing is indexed
     low, high = least(at, ranges, extents), greatest(at, ranges, extents)
     room = view.shape[n]
     if at.is_constant and len(view.valid[n].variables()) == 1:  # then its bounds are exact

@@ -11,7 +11,7 @@ import numpy as np
 from septran.errors import TileError
 from septran.ir.bounds import greatest, least
 from septran.ir.index import Index, Range, Var, axis
-from septran.ir.primitives import PRIMITIVES
+from septran.ir.primitives import PRIMITIVES, joined_by
 from septran.tile.analyses.indirect import IndexReads
 from septran.tile.analyses.loops import iterations, ranges_of, samples, walk
 from septran.tile.analyses.scopes import Block
@@ -102,7 +102,7 @@ class _Loop:
                 # `touched` begins with the writes, so an earlier one has met this one already.
                 if other.region.buffer != write.region.buffer or at < number:
                     continue
-                if _joins(write) and _joins(other):
+                if _joins(write) and _joins(write) == _joins(other):
                     continue  # each element at once, in any order
                 if not self._apart(write, other) and self._meet(write, other):
                     yield self._error(write, other)
@@ -216,12 +216,12 @@ class _Loop:
         )
 
 
-def _joins(use: _Use) -> bool:
-    """Return whether a node adds to the region at once, whoever else does."""
+def _joins(use: _Use) -> str:
+    """Return by which function a node joins a part to the region at once, whoever else does."""
     node = use.node
     if not isinstance(node, Compute) or node.primitive not in PRIMITIVES:
-        return False
-    return PRIMITIVES[node.primitive].joins and use.region == node.operands[0]
+        return ""
+    return joined_by(node.primitive, node.attributes) if use.region == node.operands[0] else ""
 
 
 def _foreign(access: PreparedRegion, store: Store, values: dict[Var, int], mine: int) -> bool:

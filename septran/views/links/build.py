@@ -28,7 +28,13 @@ def linked(explanation: Explanation, *, late: bool = True) -> Linked:
     resolved = explanation.mapping
     panes = (
         Pane("logic", "Logic", logic_documents(origins)),
-        Pane("task_tree", "Task tree", (tree_document(origins),), graph=tree_graph(origins)),
+        Pane(
+            "task_tree",
+            "Task tree",
+            (tree_document(origins),),
+            graph=tree_graph(origins),
+            shown=False,
+        ),
         Pane("mapping", "Mapping", mapping_documents(resolved, origins)),
         Pane("tile_program", "Tile program", (program_document(program, origins),)),
         _code_pane("tensor_ir", "TensorIR", explanation.tensor_ir if late else "", origins),
@@ -40,8 +46,11 @@ def linked(explanation: Explanation, *, late: bool = True) -> Linked:
 
 def _code_pane(name: str, title: str, stage: Any, origins: Origins) -> Pane:
     if not isinstance(stage, TensorIR | Source):
-        return Pane(name, title, (), note=str(stage) or "being made")
+        return Pane(name, title, (), note=str(stage) or "being made", shown=name == "source")
     documents = [code_document(stage, origins)]
     if isinstance(stage, Source):
         documents += further_documents(stage)
-    return Pane(name, title, tuple(documents))
+    # TensorIR has a pane of its own: of a target that takes it, the assembly is what is new.
+    twice = name == "source" and documents[0].language == "python"
+    opened = next((d.title for d in documents if twice and d.language == "asm"), "")
+    return Pane(name, title, tuple(documents), shown=name == "source", opened=opened)

@@ -44,6 +44,7 @@ def linked_data(linked: Linked) -> dict[str, Any]:
 def _pane(pane: Pane, sets: _Sets) -> dict[str, Any]:
     return {
         "name": pane.name, "title": pane.title, "note": pane.note,
+        "shown": pane.shown, "opened": pane.opened,
         "documents": [_document(document, sets) for document in pane.documents],
         "graph": _graph(pane.graph, sets) if pane.graph is not None else None,
     }  # fmt: skip
@@ -59,6 +60,7 @@ def _document(document: Document, sets: _Sets) -> dict[str, Any]:
     return {
         "title": document.title, "language": document.language, "text": document.text,
         "file": document.file, "lines": lines, "words": words, "leftOut": document.left_out,
+        "start": document.start,
     }  # fmt: skip
 
 

@@ -41,7 +41,8 @@ def _document(file: str, tasks: list[TaskNode], origins: Origins) -> Document:
         lines.add(task.location.line, keys)
     words = tuple(_words(text, tasks, origins))
     short = Location(file, 1).short_file.strip("<>")  # <cell In[3]> has no file
-    return Document(short.rpartition("/")[2], "python", text, lines.done(), words, file)
+    name, start = short.rpartition("/")[2], tasks[0].location.line if tasks else 1
+    return Document(name, "python", text, lines.done(), words, file, start=start)
 
 
 def _words(text: str, tasks: list[TaskNode], origins: Origins) -> Iterator[Word]:

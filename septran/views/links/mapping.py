@@ -38,7 +38,8 @@ def _document(file: str, places: dict[Location, set[str]]) -> Document:
     # A text that is in no file has a name such as <mapping 0123abcd>.
     short = file.strip("<>").split()[0] if file.startswith("<") else Location(file, 1).short_file
     shown = tuple(sorted(_apart(words), key=lambda w: (w.line, w.start)))
-    return Document(short.rpartition("/")[2], "yaml", text, lines.done(), shown, file)
+    start = min((where.line for where in places), default=1)
+    return Document(short.rpartition("/")[2], "yaml", text, lines.done(), shown, file, start=start)
 
 
 def _apart(words: list[Word]) -> Iterator[Word]:

@@ -45,6 +45,8 @@ class Document:
     """The file that locations name it by; empty where it is not a file."""
     left_out: int = 0
     """Lines at its end that are not shown."""
+    start: int = 1
+    """The line that it is opened at."""
 
     def keys(self, line: int) -> Keys:
         """Those of a whole line."""
@@ -70,6 +72,10 @@ class Pane:
     note: str = ""
     """Why there is nothing to show."""
     graph: Graph | None = None
+    shown: bool = True
+    """Whether it is among the panes that are there at first."""
+    opened: str = ""
+    """The title of the document that is there at first; the first one where empty."""
 
 
 @dataclass(frozen=True)

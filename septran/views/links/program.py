@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 
-from septran.tile.nodes import Buffer, For, Node, Role, TileProgram
+from septran.tile.nodes import Buffer, Compute, Copy, For, Node, Role, TileProgram
 from septran.tile.pipeline import PassResult
 from septran.tile.printer import to_text
 from septran.views.links.model import NO_KEYS, Document, Keys, PassStep, Word
@@ -17,7 +17,28 @@ def program_document(program: TileProgram, origins: Origins) -> Document:
     """The finished program; every node's line has its number and its reason."""
     text = to_text(program)
     lines = dict(_lines(program, text, origins, numbered=True))
-    return Document("program", "tile", text, lines, tuple(name_words(text, program)))
+    words = tuple(name_words(text, program))
+    return Document("program", "tile", text, lines, words, start=_main_loop(program, text))
+
+
+def _main_loop(program: TileProgram, text: str) -> int:
+    """The line of the loop, most deeply nested, whose body brings tiles or computes with them."""
+    body = list(_walk(program.body))
+    first = len(text.splitlines()) - len(body) + 1
+    depth: dict[int, int] = {}
+
+    def visit(nodes: tuple[Node, ...], loops: int) -> None:
+        for node in nodes:
+            if isinstance(node, For | Role):
+                inside = loops + isinstance(node, For)
+                if any(isinstance(inner, Copy | Compute) for inner in node.body):
+                    depth[id(node)] = inside
+                visit(node.body, inside)
+
+    visit(program.body, 0)
+    most = max(depth.values(), default=0)
+    lines = enumerate(body, first)
+    return next((n for n, node in lines if depth.get(id(node)) == most), min(first, len(text)))
 
 
 def _lines(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from septran.targets.base import Source, TensorIR
 from septran.views.pictures.html import Markup, code, details, join, paragraph, table
 
-LANGUAGES = {"llvm": "llvm", "asm": "gas", "cuda": "cuda", "hip": "cuda", "c": "c"}
+LANGUAGES = {"llvm": "llvm", "asm": "gas", "cuda": "cuda", "hip": "cuda", "opencl": "c", "c": "c"}
 """Pygments' name of each language a target may generate."""
 
 

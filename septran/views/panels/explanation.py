@@ -88,7 +88,7 @@ def _heading(step: PassResult, note: str) -> Markup:
     return join([mono(step.name), f": {step.summary}{note}"])
 
 
-UNITS = {"compute": "op", "edge": "B"}
+UNITS = {"compute": "op", "edge": "B", "memory": "B"}
 """Of what a resource does a second, by its kind."""
 
 

@@ -47,7 +47,7 @@ def place_keys(logic: Location | None, mapping: Location | None) -> list[str]:
     """Keys of a logic line and a mapping line."""
     keys = []
     if logic is not None:
-        keys.append(f"logic:{logic.file.replace(chr(92), '/').rpartition('/')[2]}:{logic.line}")
+        keys.append(f"logic:{logic.short_file.rpartition('/')[2]}:{logic.line}")
     if mapping is not None:
         keys.append(f"mapping:{mapping.line}")
     return keys

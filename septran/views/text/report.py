@@ -74,7 +74,7 @@ def amount_text(limit: Limit) -> str:
     """Operations or bytes."""
     if limit.kind == "start":
         return f"{limit.amount:,.0f} times"
-    if limit.kind == "edge":
+    if limit.kind in ("edge", "memory"):
         return size_text(limit.amount)
     return f"{limit.amount / 1e6:,.4g} Mop"
 
@@ -103,7 +103,8 @@ def _limits(prediction: Prediction) -> Iterator[str]:
     if bound is None:
         yield "  nothing to do"
         return
-    what = {"compute": "compute", "edge": "data movement"}.get(bound.kind, "starts of work")
+    kinds = {"compute": "compute", "edge": "data movement", "memory": "bandwidth"}
+    what = kinds.get(bound.kind, "starts of work")
     yield (
         f"  {what} ({bound.name}): predicted {time_text(prediction.seconds)}, "
         f"{time_text(prediction.without_overlap)} if nothing overlaps"
@@ -232,7 +233,7 @@ def _lines_behind(explanation: Explanation) -> Iterator[str]:
         if isinstance(movement.node, Copy):
             node = movement.node
             ends = [program.buffer(r.buffer).memory for r in (node.source, node.target)]
-            if set(ends) & set(bound.name.split(" -> ")) and movement.origin.mapping:
+            if set(ends) & set(bound.name.split()) and movement.origin.mapping:
                 seen[f"  mems in {movement.origin.instance}: [{movement.origin.mapping}]"] = None
     yield from list(seen)[:6]
 

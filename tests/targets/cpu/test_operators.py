@@ -29,22 +29,65 @@ def test_gemm_of_every_dtype_is_right(shape, dtype):
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
-    ("operator", "shapes"),
+    ("operator", "shapes", "step"),
     [
-        ("gemm", {"M": 20, "N": 1030, "K": 150}),
-        ("swiglu", {"M": 20, "N": 1030, "K": 150}),
-        ("grouped_gemm", {"T": 20, "E": 3, "N": 1030, "K": 150}),
+        ("gemm", {"M": 20, "N": 1030, "K": 150}, 128),
+        ("swiglu", {"M": 20, "N": 1030, "K": 150}, 64),  # two panels, which L1 holds together
+        ("grouped_gemm", {"T": 20, "E": 3, "N": 1030, "K": 150}, 128),
     ],
 )
-def test_of_many_columns_wide_pieces_of_some_rows_are_packed(operator, shapes):
+def test_of_many_columns_wide_pieces_of_some_rows_are_packed(vectors, operator, shapes, step):
     """Memory and the tables of its pages give them faster than whole columns."""
     kernel = septran.compile(operator, "cpu-x86", shapes=shapes)
     packed = [b.shape for b in kernel.stages.tile_program.buffers if b.layout.kind == "panels"]
     assert packed
-    assert {rows for rows, _ in packed} == {128}
+    assert {rows for rows, _ in packed} == {step if vectors == 512 else 128}
     assert min(columns for _, columns in packed) >= 192
     result = kernel.check(guard=True)
     assert result.right, str(result)
+
+
+def test_a_panel_wider_than_what_is_packed_is_filled_up_with_zeros():
+    """What a buffer held before may be denormal as a float, as small integers are."""
+    shapes = {"M": 900, "N": 5, "K": 70}
+    kernel = septran.compile("gemm", "cpu-x86", shapes=shapes)
+    packing = [x for x in str(kernel.stages.source).splitlines() if x.strip().startswith("B_L3[")]
+    assert packing
+    assert all("masked" in line for line in packing)
+    assert kernel.check(guard=True).right
+
+
+def test_rows_of_a_part_of_a_long_sum_are_brought_together():
+    """They lie so far apart that they share the sets of a cache."""
+    kernel = septran.compile("gemm_splitk", "cpu-x86", shapes={"M": 20, "N": 60, "K": 4100})
+    program = kernel.stages.tile_program
+    rows, step = next(b for b in program.buffers if b.name == "A_L2").shape
+    assert (rows, step) == (20, 512)
+    assert kernel.check(guard=True).right
+
+
+def test_a_core_makes_a_small_product_of_a_batch_with_all_rows_at_once():
+    """So that each panel is packed once."""
+    shapes = {"S": 9, "M": 150, "N": 200, "K": 40}
+    kernel = septran.compile("batched_gemm", "cpu-x86", shapes=shapes)
+    assert "gemm(C[i, :, " in str(kernel.stages.tile_program)
+    assert kernel.check(guard=True).right
+
+
+def test_two_cores_share_more_rows_in_sections_than_one_block_holds():
+    """Blocks of 792 would be three of 2048 rows, and the last of them short."""
+    shapes = {"T": 1030, "E": 4, "N": 70, "K": 50}
+    kernel = septran.compile("grouped_gemm", "cpu-x86", shapes=shapes)
+    blocks = [b.shape for b in kernel.stages.tile_program.buffers if b.name == "acc"]
+    assert [rows for rows, _ in blocks] == [512]
+    assert kernel.check(guard=True).right
+
+
+def test_the_sums_of_two_products_leave_the_second_cache_to_their_panels():
+    kernel = septran.compile("swiglu", "cpu-x86", shapes={"M": 300, "N": 200, "K": 130})
+    sums = {b.name: b.shape for b in kernel.stages.tile_program.buffers}
+    assert sums["gate"] == sums["up"] == (128, 192)
+    assert kernel.check(guard=True).right
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

@@ -60,6 +60,15 @@ def test_every_line_of_the_next_panel_is_asked_for_once(asked, part):
     assert len(asked) == len(wanted)
 
 
+def test_lines_of_the_next_panel_are_asked_for_row_after_row(asked):
+    """A few at a time of each row would be in as many pages, and of a share none would be whole."""
+    held = context()
+    coming = NextPack(rows_of(held, (600, 1024), (4, 64)), 1)
+    for number in range(coming.lines):
+        coming.issue(held, Index.of(number))
+    assert asked == [r * 1024 + c for r in range(4) for c in range(0, 64, ELEMENTS)]
+
+
 def test_what_is_asked_for_ends_with_the_last_line(asked):
     held = context()
     coming = NextPack(rows_of(held, (64, 64), (4, 32)), 1)
@@ -101,6 +110,27 @@ def from_afar(text: str, name: str) -> int:
 def test_weights_of_the_next_panel_are_asked_for_where_they_are_far(operator):
     assert from_afar(code(operator, HEAVY, padding=1), "F") > 0
     assert from_afar(code(operator, {**HEAVY, "C": 16, "O": 32}, padding=1), "F") == 0
+
+
+@pytest.mark.parametrize("rows", [16, 32, 64])
+def test_few_rows_ask_for_as_much_of_the_next_panel_as_there_is_time_for(rows, vectors):
+    """They have fewer steps than two for each line."""
+    text = code("swiglu", {"M": rows, "N": 5632, "K": 2048})
+    assert from_afar(text, "W") > 0
+    assert from_afar(text, "V") > 0
+
+
+def lines_of_a_tile(experts: int) -> int:
+    """How many lines of the next panel the first tile of a grouped product asks for."""
+    text = code("grouped_gemm", {"T": 1024, "K": 512, "N": 512, "E": experts})
+    until = text[: re.search(r"llvm.prefetch.*W_flat", text).start()]
+    return int(re.findall(r"for k\S* in range\((\d+)\)", until)[-1])
+
+
+def test_sections_of_rows_ask_for_lines_as_often_as_those_of_one_length(vectors):
+    if vectors == 256:
+        pytest.skip("sections of 64 rows ask for no line of W where registers have 32 bytes")
+    assert lines_of_a_tile(16) >= 4 * lines_of_a_tile(2)
 
 
 def test_weights_that_very_many_pixels_use_are_not():
@@ -147,6 +177,11 @@ def test_a_rows_only_loop_asks_for_its_own_columns_before_it_reads_them():
     # AVX2's processors follow a sum by themselves.
     assert set(asked_at(text, "X", 3)) == (wanted if lanes == 64 else set())
     assert not asked_at(text, "X", 2)
+
+
+def test_behind_some_columns_of_a_row_nothing_is_asked_for():
+    shapes = {"T": 512, "V": 4096, "D": 1024}
+    assert "llvm.prefetch" not in code("embedding_backward", shapes)
 
 
 def test_behind_rows_that_integers_choose_nothing_is_asked_for():
@@ -204,3 +239,19 @@ def test_what_is_asked_for_changes_no_result(case, threads):
     finally:
         set_threads(before)
     assert result.right, str(result)
+
+
+@pytest.mark.parametrize("operator", ["reduce", "rms_norm", "layer_norm", "softmax"])
+def test_rows_from_memory_are_read_at_four_pages_in_turns_whose_first_lines_are_asked_for(operator):
+    text = code(operator, {"M": 8192, "N": 4100})
+    assert "for page in range(4):" in text
+    (place,) = asked_at(text, "X", 2)  # a line for each vector of a page, evenly
+    assert "T.Div(v" in place
+    assert "+ 4096" in place  # columns of four pages
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(512, 4096), (16384, 4092)])
+def test_rows_that_a_cache_holds_and_rows_of_less_than_four_pages_are_read_as_they_lie(
+    rows, columns
+):
+    assert "for page in" not in code("softmax", {"M": rows, "N": columns})

@@ -17,7 +17,7 @@ OPERATORS = ("softmax", "layer_norm", "rms_norm")
 
 def arguments(operator, x):
     width = x.shape[1]
-    more = {"softmax": 0, "rms_norm": 1, "layer_norm": 2}[operator]
+    more = {"reduce": 0, "softmax": 0, "rms_norm": 1, "layer_norm": 2}[operator]
     return (x, *(torch.linspace(0.5, 2, width) for _ in range(more)))
 
 
@@ -40,6 +40,26 @@ def test_equal_rows_give_equal_results(operator, columns):
     assert torch.equal(y, y[:1].expand_as(y))
 
 
+def with_small_caches():
+    """A machine on which a few rows are more than all caches hold."""
+    machine = septran.load_machine("cpu-x86")
+    small = [replace(m, capacity_bytes=1 << 15) if m.cached else m for m in machine.memories]
+    return replace(machine, memories=tuple(small))
+
+
+@pytest.mark.parametrize("columns", [4096, 4099, 8300])
+@pytest.mark.parametrize("operator", [*OPERATORS, "reduce"])
+@pytest.mark.one_in(6)
+def test_rows_read_at_several_pages_in_turns_are_right_and_equal_where_rows_are(operator, columns):
+    shapes = {"M": 20, "N": columns}
+    kernel = septran.compile(operator, machine=with_small_caches(), shapes=shapes)
+    assert kernel.check(guard=True).right
+    assert "for page in range(4)" in str(kernel.stages.tensor_ir)
+    x = torch.randn(1, columns).expand(20, columns).contiguous()
+    y = kernel(*arguments(operator, x))
+    assert torch.equal(y, y[:1].expand_as(y))
+
+
 def test_what_a_stage_leaves_is_kept_until_the_last_one_took_it(monkeypatch):
     """The mean is used in the next two steps."""
     x = torch.randn(20, 77) * torch.arange(1, 21)[:, None]
@@ -59,6 +79,7 @@ def test_what_a_stage_leaves_is_kept_until_the_last_one_took_it(monkeypatch):
         ("layer_norm", (64, 4096), 0),
         ("rms_norm", (64, 4096), 0),
         ("rms_norm", (8192, 4096), 2),  # past the caches
+        ("layer_norm", (8192, 4096), 3),
         ("topk", (64, 512), 0),
         ("softmax", (LEAST_ROWS - 1, 512), 0),
     ],

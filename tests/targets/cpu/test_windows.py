@@ -114,3 +114,14 @@ def test_what_occurs_twice_is_written_out_once():
 def test_rows_are_no_windows():
     plain, out = expression("reduce", {"M": 8, "N": 4})
     assert out == plain
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_few_filters_of_many_pixels_read_windows_in_place(dtype):
+    """Rules for products of few rows are not for windows, of which every pixel is in nine."""
+    shapes = {"B": 1, "C": 64, "H": 56, "W": 56, "O": 64, "R": 3, "S": 3}
+    stages = septran.produce_stages(
+        "conv2d", "cpu-x86", shapes=shapes, dtypes=dtype, static={"padding": 1}
+    )
+    core = [b for b in stages.tile_program.buffers if b.memory == "L2"]
+    assert [b.shape for b in core if b.shape[-1] > 576] == []

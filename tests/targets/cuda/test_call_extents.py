@@ -20,6 +20,7 @@ from septran.emulator.launch import (
 from septran.machine.loader import load_machine
 from septran.targets.call_sizes import CallSize
 from septran.targets.cuda.run import executable as executables
+from septran.targets.cuda.run import launched
 from septran.targets.cuda.run.compile import Compiled
 from septran.targets.cuda.run.emulated import emulation
 from septran.targets.cuda.run.executable import CudaExecutable, program_from, program_to
@@ -211,7 +212,7 @@ def test_a_program_is_kept_with_what_calls_tell():
 def executable() -> CudaExecutable:
     compiled = Compiled("sm_90a", b"CUBINxyz", "", "", "none", 0.0)
     machine = load_machine("nvidia-h200")
-    return CudaExecutable("gemm", PROGRAM, TENSORS, ("C",), machine, compiled, sizes=SIZES)
+    return CudaExecutable("gemm", PROGRAM, TENSORS, ("C",), machine, sizes=SIZES, compiled=compiled)
 
 
 def test_each_length_has_a_table_and_all_have_one_code(driver, monkeypatch):
@@ -219,7 +220,7 @@ def test_each_length_has_a_table_and_all_have_one_code(driver, monkeypatch):
         found.device_type = HOST
         return make_function(found, cubin, library, key)
 
-    monkeypatch.setattr(executables, "make_function", of_the_host)
+    monkeypatch.setattr(launched, "make_function", of_the_host)
     call = executable().function
     arrays = [(aligned((m, 64), np.float16), aligned((m,), np.float32)) for m in (70, 200)]
     for a, c in (arrays[0], arrays[0], arrays[1]):

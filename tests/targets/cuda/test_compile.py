@@ -112,12 +112,12 @@ HEADERS = "#include <cstdint>\n  #define ushort unsigned short\n#endif\n"
 
 
 def test_headers_give_way_to_the_types_that_are_used():
-    text = lighten(HEADERS + '\nextern "C" __global__ void k(half* x) { x[0] = 1.0f; }\n')
+    text = lighten(HEADERS + '\nextern "C" __global__ void k(half* x) { x[0] = 1.0f; }\n', prelude)
     assert "#include" not in text
     assert text.startswith(BEGIN)
     assert "struct half" in text
     assert "nv_bfloat16" not in text
-    assert lighten(text).count(END) == 2  # it is for the printer's own text only
+    assert lighten(text, prelude).count(END) == 2  # it is for the printer's own text only
 
 
 CONVERT = """\

@@ -71,14 +71,19 @@ def test_its_source_is_the_text_that_runs(kernel):
 def test_it_is_neither_kept_nor_exported(kernel, tmp_path):
     with pytest.raises(NotKeptError, match="no machine code to save"):
         kernel.save(tmp_path / "kernel")
-    with pytest.raises(NotExportableError, match="cannot be exported"):
+    with pytest.raises(NotExportableError, match="compiled to be emulated"):
         kernel.export(tmp_path / "source")
 
 
-@pytest.mark.parametrize("machine", ["cpu-x86", "dsa-sim"])
-def test_only_gpus_are_emulated(machine):
-    with pytest.raises(NoEmulatorError, match="no emulator for backend"):
+@pytest.mark.parametrize(
+    ("machine", "instead"),
+    [("cpu-x86", "runs by what"), ("dsa-sim", "is simulated"), ("tpu-v5e", "runs by what")],
+)
+def test_only_gpus_are_emulated(machine, instead):
+    with pytest.raises(NoEmulatorError, match="no emulator for backend") as told:
         septran.compile("softmax", machine, emulate=True)
+    assert instead in told.value.hint
+    assert "there are emulators for cuda and rocm" in told.value.hint
 
 
 @pytest.mark.slow

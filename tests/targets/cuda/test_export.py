@@ -15,9 +15,10 @@ from septran.targets.cuda.run.compile import compile_text
 from septran.targets.cuda.run.executable import CudaExecutable, load
 from septran.targets.cuda.run.export import export
 from septran.targets.cuda.run.launcher import TensorSpec
-from septran.targets.cuda.text.prelude import lighten
+from septran.targets.cuda.text.prelude import lighten, prelude
 
-TEXT = lighten("""\
+TEXT = lighten(
+    """\
 extern "C" __global__ void __launch_bounds__(128) add_kernel(
     const __grid_constant__ CUtensorMap A_map, half* __restrict__ A, float* __restrict__ C,
     float factor) {
@@ -25,7 +26,9 @@ extern "C" __global__ void __launch_bounds__(128) add_kernel(
   C[threadIdx.x] = float(A[threadIdx.x]) * factor + float(A_map.opaque[0] == 0);
 }
 extern "C" __global__ void last_kernel(uchar* S, float* C) { C[0] = S[0]; }
-""")
+""",
+    prelude,
+)
 MAP = TensorMap("A", "float16", (64, 8), (128,), (64, 8), 128, "A_map")
 PROGRAM = CudaProgram(
     TEXT,
@@ -45,7 +48,7 @@ TENSORS = (TensorSpec("C", "float32", (128,)), TensorSpec("A", "float16", (8, 64
 
 def executable(compiled=None) -> CudaExecutable:
     machine = load_machine("nvidia-h200")
-    return CudaExecutable("add", PROGRAM, TENSORS, ("C",), machine, compiled)
+    return CudaExecutable("add", PROGRAM, TENSORS, ("C",), machine, compiled=compiled)
 
 
 def test_the_folder_reads_well(tmp_path, golden):

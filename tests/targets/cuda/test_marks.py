@@ -171,8 +171,8 @@ def test_a_gpu_is_asked_twice_and_the_second_run_is_told(monkeypatch, cuda_compi
     stages = septran.produce_stages(logic, machine, shapes=shapes, dtypes="float16")
     program, rooms = stages.tile_program, []
 
-    def executable(name, program, specs, outputs, machine, code, sizes):
-        assert code.cubin.startswith(b"\x7fELF")
+    def executable(name, program, specs, outputs, machine, sizes, compiled):
+        assert compiled.cubin.startswith(b"\x7fELF")
         return EmulatedExecutable(name, program, specs, machine, sizes)
 
     def zeros(count):

@@ -104,3 +104,28 @@ def tetrahedron(Y: task.Tensor["A", "A", "A"], X: task.Tensor["A", "A", "A"]):
 def test_every_loop_whose_extent_depends_on_others_is_guarded():
     kernel = septran.compile(tetrahedron, "nvidia-a100", shapes={"A": 4}, emulate=True)
     kernel.check().raise_if_wrong()
+
+
+@task.define(leaf=True)
+def chosen_factor(Y, X, Z):
+    """What is chosen of two is multiplied and divided."""
+    Y[:, :] = task.where(X > 0, X, 0.25 * X) * Z + task.where(X > 0, X, Z) / task.exp(Z)
+
+
+@task.define
+def chosen_factors(Y: task.Out["M", "N"], X: task.In["M", "N"], Z: task.In["M", "N"]):
+    """Some rows each."""
+    tiles = [task.partition(t, shape=(8, t.shape[1])) for t in (Y, X, Z)]
+    for i in task.parallel_range(tiles[0].shape[0]):
+        task.launch(chosen_factor, *(t[i, 0] for t in tiles))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_a_factor_may_be_chosen_of_two(dtype):
+    sizes = {"M": 21, "N": 40}
+    kernel = septran.compile(
+        chosen_factors, "nvidia-a100", shapes=sizes, dtypes=dtype, emulate=True
+    )
+    assert kernel.check().right
+    stages = septran.produce_stages(chosen_factors, "opencl-generic", shapes=sizes, dtypes=dtype)
+    assert "__kernel" in stages.tensor_ir.cuda.source

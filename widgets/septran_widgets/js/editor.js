@@ -3,10 +3,13 @@ import {refill, replaceStatic, tag} from "./dom.js";
 import {KnobsView} from "./knobs_view.js";
 import {bytes, seconds} from "./numbers.js";
 import {ownKeys} from "./own_keys.js";
+import {OwnPane} from "./own_pane.js";
 import {Explorer} from "./stages.js";
 import {TextEditor} from "./text_editor.js";
 
 const PATIENCE = 350;
+/** Beside the text the program that it changes; the others are a key away. */
+const FIRST = { panes: Object.fromEntries(["logic", "task_tree", "tensor_ir", "source"].map((name) => [name, { hidden: true }])) };
 
 /** One question is asked at a time; what changes meanwhile is asked after the answer. */
 class Editor {
@@ -22,7 +25,8 @@ class Editor {
     this.figures = tag("dl", { class: "sep-facts sep-figures" });
     this.measured = tag("div", { class: "sep-measured", role: "status" });
     this.path = tag("input", { type: "text", "aria-label": "file to save as", value: model.get("data").name });
-    this.stages = tag("div", { class: "sep-view sep-inner" });
+    this.pane = new OwnPane("mapping", "Mapping", this.text);
+    this.stages = tag("div", { class: "sep-view sep-inner sep-explorer" }, this.pane.grid);
     const button = (label, action) => tag("button", { class: "sep-button", type: "button", onclick: action }, label);
     root.setAttribute("role", "region");
     root.setAttribute("aria-label", model.get("data").title);
@@ -31,9 +35,8 @@ class Editor {
       tag("div", { class: "sep-head" }, tag("span", { class: "sep-title" }, model.get("data").title), this.status,
         tag("span", { class: "sep-spring" }), button("run", () => this.ask({ want: "run" })), this.path,
         button("save as", () => this.ask({ want: "save", path: this.path.value }))),
-      tag("div", { class: "sep-editing" }, this.text.element,
-        tag("div", { class: "sep-side" }, this.mistakes, tag("h3", {}, "Tunables"), this.knobs.element,
-          tag("h3", {}, "Prediction"), this.figures, this.measured)),
+      tag("div", { class: "sep-deck" }, this.knobs.element,
+        tag("div", { class: "sep-told", tabindex: "0", role: "group", "aria-label": "Mistakes, prediction and measurements" }, this.mistakes, this.figures, this.measured)),
       this.stages);
     this.show();
     this.heard = (message) => this.answer(message);
@@ -82,15 +85,16 @@ class Editor {
     this.knobs.show(data.knobs);
     this.figure(data.figures);
     if (data.stages) {
-      const kept = this.explorer ? this.explorer.remember() : {};
+      this.pane.compiled = data.text;
+      const kept = this.explorer ? this.explorer.remember() : FIRST;
       if (this.explorer) this.explorer.destroy();
-      this.explorer = new Explorer(this.stages, data.stages, { kept });
+      this.explorer = new Explorer(this.stages, data.stages, { kept, own: this.pane });
     }
   }
 
   mistake(one) {
     const place = one.line ? `line ${one.line}` : one.place || "mapping";
-    const go = () => { if (one.line) this.text.go(one.line, one.column); };
+    const go = () => { if (one.line) this.text.caret(one.line, one.column); };
     return tag("li", {}, tag("button", { class: "sep-link", type: "button", onclick: go }, place), " ", one.message,
       one.hint ? tag("div", { class: "sep-note" }, one.hint) : null);
   }

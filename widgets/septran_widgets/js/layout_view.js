@@ -5,23 +5,32 @@ import {sharp} from "./hues.js";
 import {factList, placeList, whyBox} from "./facts.js";
 
 const HINT = "Point at an element, or use the arrow keys, to see where it lies. Escape lets go.";
-const SIDE = 448, WARP = 32, REGISTER = 4;
+const SIDE = 368, WARP = 32, REGISTER = 4;
+const LEFT = 26, TOP = 13; // where rows and columns are numbered
 
 /** Put the layout of `data` into `root`. */
 export function layoutView(root, data) {
   const why = whyBox(HINT);
   const modes = data.threads ? { thread: "thread", warp: "warp", register: "place in its thread" }
     : { order: "order in memory", ...(data.banked ? { bank: "bank" } : {}) };
-  const state = { mode: data.threads ? "thread" : data.banked ? "bank" : "order", at: null, read: "row", warp: data.threads ? warpOf(data, 0) : 0 };
+  const rowwise = plainOffsets(data);
+  const swizzled = !data.threads && rowwise.some((offset, n) => offset !== data.offsets[n]);
+  const ways = { own: data.offsets, rows: rowwise };
+  const state = { way: "own", mode: data.threads ? "thread" : data.banked ? "bank" : "order", at: null, read: "row", warp: data.threads ? warpOf(data, 0) : 0 };
   const logical = panel(`${data.name}[${data.shape.join(", ")}]`, data.rows, data.columns);
   const cells = () => (data.threads ? threadCells(data, state.warp) : memoryCells(data));
   let places = cells();
-  const physical = panel(places.title, places.rows, places.columns);
-  const conflicts = tag("span", { class: "sep-note" });
+  const physical = panel(places.title, places.rows, places.columns, places.column);
+  const told = tag("span", { class: "sep-note", role: "status" });
   const paint = () => {
+    if (ways[state.way] !== data.offsets) {
+      data = { ...data, offsets: ways[state.way] };
+      places = cells();
+    }
+    state.asked = data.banked ? askedBanks(data, state) : null;
     drawLogical(logical, data, state, root);
     drawPhysical(physical, data, places, state, root);
-    refill(conflicts, conflictText(data, state));
+    refill(told, conflictText(state));
   };
   const point = (cell) => {
     state.at = cell;
@@ -44,18 +53,19 @@ export function layoutView(root, data) {
   refill(root, tag("div", { class: "sep-head" },
     tag("span", { class: "sep-title" }, data.threads ? `Fragment of ${data.name}` : `Layout ${data.layout} of ${data.name}`),
     tag("span", { class: "sep-note" }, `${data.dtype}[${data.shape.join(", ")}] in ${data.memory} of ${data.machine}${data.spread ? `: ${data.spread.text}` : ""}`), tag("span", { class: "sep-spring" }),
-    choice("Colours show", modes, "mode"), data.banked && [choice("A warp reads a", { row: "row", column: "column" }, "read"), conflicts]),
+    choice("Colours show", modes, "mode"), data.banked && [choice("A warp reads a", { row: "row", column: "column" }, "read")],
+    swizzled && choice("Lies", { own: "as it does", rows: "in plain rows" }, "way"), told),
   tag("div", { class: "sep-layout" }, logical.element, physical.element), why.box);
   paint();
   return { destroy: onTheme(paint) };
 }
 
-function panel(title, rows, columns) {
-  const size = Math.max(3, Math.min(22, Math.floor(SIDE / Math.max(rows, columns))));
+function panel(title, rows, columns, column = (c) => c) {
+  const size = Math.max(3, Math.min(22, Math.floor((SIDE - LEFT) / Math.max(rows, columns))));
   const canvas = tag("canvas", { "aria-hidden": "true" });
   const holder = tag("div", { class: "sep-layout-grid sep-scroll", tabindex: "0", role: "application", "aria-roledescription": "grid", "aria-label": `${title}, ${rows} by ${columns}. ${HINT}` }, canvas);
   const caption = tag("figcaption", { class: "sep-mono" }, title);
-  return { size, canvas, holder, caption, rows, columns, element: tag("figure", { class: "sep-figure-box" }, caption, holder) };
+  return { size, canvas, holder, caption, rows, columns, column, element: tag("figure", { class: "sep-figure-box" }, caption, holder) };
 }
 
 /** The cells of the memory in rows of all banks, or of a whole block, each with its element. */
@@ -66,7 +76,8 @@ function memoryCells(data) {
   const rows = Math.min(256, Math.ceil((Math.max(...data.offsets) + width) / (columns * width)));
   const cell = new Array(rows * columns).fill(-1);
   data.offsets.forEach((offset, n) => { const at = offset / width; if (at < cell.length) cell[at] = n; });
-  return { rows, columns, cell, title: `${data.memory}, ${columns * width} bytes a row` };
+  const column = (c) => (data.banked ? Math.floor((c * width) / data.banks.bytes) % data.banks.count : c);
+  return { rows, columns, cell, column, title: `${data.memory}, ${columns * width} bytes a row${data.banked ? "; columns by bank" : ""}` };
 }
 
 /** The registers of one warp: a row a thread, a column an element that it holds. */
@@ -74,7 +85,7 @@ function threadCells(data, warp) {
   const columns = Math.max(...data.slots) + 1;
   const cell = new Array(WARP * columns).fill(-1);
   data.threads.forEach((thread, n) => { if (Math.floor(thread / WARP) === warp) cell[(thread % WARP) * columns + data.slots[n]] = n; });
-  return { rows: WARP, columns, cell, title: `registers of warp ${warp}, a row a thread` };
+  return { rows: WARP, columns, cell, title: `registers of warp ${warp}: a row a lane, a column an element` };
 }
 
 function warpOf(data, cell) { return Math.floor(data.threads[cell] / WARP); }
@@ -95,14 +106,35 @@ function colourOf(data, cell, state) {
 }
 
 function begin(one, state, root, data) {
-  const context = sharp(one.canvas, one.columns * one.size + 1, one.rows * one.size + 1);
+  const context = sharp(one.canvas, LEFT + one.columns * one.size + 1, TOP + one.rows * one.size + 1);
   state.dark = luminance(variable(root, "--sep-paper")) < 0.5;
   data.most = data.most || Math.max(1, ...data.offsets);
   context.clearRect(0, 0, one.canvas.width, one.canvas.height);
   context.font = `${Math.min(10, one.size * 0.45)}px monospace`;
-  context.textAlign = "center";
   context.textBaseline = "middle";
+  context.translate(LEFT, TOP);
+  number(context, one, variable(root, "--sep-quiet"));
+  context.textAlign = "center";
   return context;
+}
+
+/** Numbers of rows and columns, as many as have room. */
+function number(context, one, ink) {
+  const { font } = context;
+  context.font = "9px monospace";
+  context.fillStyle = ink;
+  const step = (room) => [1, 2, 4, 8, 16, 32].find((n) => n * one.size >= room) || 64;
+  context.textAlign = "right";
+  for (let r = 0; r < one.rows; r += step(11)) context.fillText(r, -4, (r + 0.5) * one.size);
+  context.textAlign = "center";
+  for (let c = 0; c < one.columns; c += step(20)) context.fillText(one.column(c), (c + 0.5) * one.size, -6);
+  context.font = font;
+}
+
+/** The addresses that rows one after another would have. */
+function plainOffsets(data) {
+  const width = data.shape.length ? data.shape[data.shape.length - 1] : 1;
+  return data.offsets.map((_, n) => (Math.floor(n / data.columns) * width + (n % data.columns)) * data.itemsize);
 }
 
 function luminance(colour) {
@@ -134,15 +166,22 @@ function drawLogical(one, data, state, root) {
   for (let n = 0; n < data.offsets.length; n += 1) {
     square(context, one, Math.floor(n / data.columns), n % data.columns, colourOf(data, n, state), label(data, n, state), ink, false);
   }
+  conflicts(state, root, (cell, colour) => mark(context, one, Math.floor(cell / data.columns), cell % data.columns, colour));
   if (state.at !== null) mark(context, one, Math.floor(state.at / data.columns), state.at % data.columns, ink);
 }
 
 function drawPhysical(one, data, places, state, root) {
   const context = begin(one, state, root, data), ink = variable(root, "--sep-ink"), none = variable(root, "--sep-faint");
   let lit = -1;
+  const shown = new Map();
   places.cell.forEach((cell, n) => {
     if (cell === state.at && cell >= 0) lit = n;
+    if (cell >= 0) shown.set(cell, n);
     square(context, one, Math.floor(n / places.columns), n % places.columns, cell < 0 ? none : colourOf(data, cell, state), cell < 0 ? "" : label(data, cell, state), ink, false);
+  });
+  conflicts(state, root, (cell, colour) => {
+    const n = shown.get(cell);
+    if (n !== undefined) mark(context, one, Math.floor(n / places.columns), n % places.columns, colour);
   });
   if (lit >= 0) mark(context, one, Math.floor(lit / places.columns), lit % places.columns, ink);
 }
@@ -156,7 +195,7 @@ function mark(context, one, r, c, ink) {
 function connect(one, rows, columns, act) {
   const move = (event) => {
     const box = one.canvas.getBoundingClientRect();
-    const r = Math.floor((event.clientY - box.top) / one.size), c = Math.floor((event.clientX - box.left) / one.size);
+    const r = Math.floor((event.clientY - box.top - TOP) / one.size), c = Math.floor((event.clientX - box.left - LEFT) / one.size);
     if (r >= 0 && c >= 0 && r < rows && c < columns) act(r, c);
   };
   one.canvas.addEventListener("pointermove", move);
@@ -177,18 +216,33 @@ function keys(holder, data, now, point) {
   });
 }
 
-/** How often the busiest bank is asked when 32 threads read neighbours along one axis. */
-function conflictText(data, state) {
-  const many = Math.min(32, state.read === "row" ? data.columns : data.rows);
-  const asked = new Map();
+/** The banks that 32 threads ask for when they read neighbours along one axis, each with its words and elements. */
+function askedBanks(data, state) {
+  const many = Math.min(WARP, state.read === "row" ? data.columns : data.rows);
+  const banks = new Map();
   for (let n = 0; n < many; n += 1) {
     const cell = state.read === "row" ? n : n * data.columns;
     const bank = bankOf(data, cell), word = Math.floor(data.offsets[cell] / data.banks.bytes);
-    if (!asked.has(bank)) asked.set(bank, new Set());
-    asked.get(bank).add(word);
+    if (!banks.has(bank)) banks.set(bank, { words: new Set(), cells: [] });
+    banks.get(bank).words.add(word);
+    banks.get(bank).cells.push(cell);
   }
-  const ways = Math.max(...[...asked.values()].map((words) => words.size));
-  return ways > 1 ? `${ways}-way bank conflict: ${many} elements in ${asked.size} banks` : `no bank conflict: ${many} elements in ${asked.size} banks`;
+  return { many, banks: [...banks.values()] };
+}
+
+/** Outline what the threads read: in another colour where a bank has to answer more than once. */
+function conflicts(state, root, outline) {
+  for (const { words, cells } of state.asked ? state.asked.banks : []) {
+    const colour = variable(root, words.size > 1 ? "--sep-vermilion" : "--sep-green");
+    for (const cell of cells) outline(cell, colour);
+  }
+}
+
+function conflictText({ asked }) {
+  if (!asked) return "";
+  const ways = Math.max(...asked.banks.map(({ words }) => words.size));
+  const told = `${asked.many} elements in ${asked.banks.length} banks`;
+  return ways > 1 ? `${ways}-way bank conflict: ${told}` : `no bank conflict: ${told}`;
 }
 
 function facts(data, cell, state) {

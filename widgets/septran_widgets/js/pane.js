@@ -9,19 +9,19 @@ const ENDINGS = { python: "py", yaml: "yaml", c: "c", cuda: "cu", hip: "hip", as
 
 /** A stage; its views are drawn when they are first looked at. */
 export class Pane {
-  constructor(pane, focus, passes, actions) {
+  constructor(pane, focus, passes, actions, own = null) {
     this.pane = pane;
     this.focus = focus;
     this.actions = actions;
-    this.entries = entriesOf(pane, passes);
-    this.body = tag("div", { class: "sep-pane-body" });
+    this.own = own;
+    this.entries = own ? own.entries(pane, entriesOf(pane, passes)) : entriesOf(pane, passes);
+    this.body = own ? own.body : tag("div", { class: "sep-pane-body" });
     this.tabs = this.entries.length > 1 ? this.tabList() : null;
     this.said = tag("span", { class: "sep-note", "aria-live": "polite" });
-    this.element = tag("section", { class: "sep-pane", "aria-label": pane.title, "data-pane": pane.name },
-      tag("div", { class: "sep-pane-head", ondblclick: () => actions.maximise(this) },
-        tag("h3", {}, pane.title), this.tabs, tag("span", { class: "sep-spring" }), this.said, this.buttons()),
-      this.body);
-    if (this.entries.length) this.show(this.entries[0]);
+    const head = tag("div", { class: "sep-pane-head", ondblclick: () => actions.maximise(this) },
+      tag("h3", {}, pane.title), this.tabs, tag("span", { class: "sep-spring" }), this.said, this.buttons());
+    this.element = own ? own.under(head) : tag("section", { class: "sep-pane", "aria-label": pane.title, "data-pane": pane.name }, head, this.body);
+    if (this.entries.length) this.show(this.entries.find((entry) => entry.title === pane.opened) || this.entries[0]);
     else refill(this.body, tag("p", { class: "sep-note sep-empty" }, pane.note || "nothing here"));
   }
 
@@ -58,18 +58,34 @@ export class Pane {
   show(entry) {
     this.entry = entry;
     entry.view = entry.view || entry.make(this.focus, `${this.pane.title}, ${entry.title}`);
-    refill(this.body, entry.view.element);
+    if (this.own) this.own.show(entry.view);
+    else refill(this.body, entry.view.element);
     for (const other of this.entries) {
       if (!other.tab) continue;
       other.tab.setAttribute("aria-selected", String(other === entry));
       other.tab.setAttribute("tabindex", other === entry ? "0" : "-1");
     }
     if (entry.view.ticks) entry.view.ticks();
+    if (entry.document && !entry.opened) this.begin(entry);
+  }
+
+  /** Scroll to where a document is opened, once it has a height. */
+  begin(entry) {
+    entry.opened = true;
+    const { body, lines } = entry.view;
+    const line = lines[entry.document.start - 1];
+    if (!line || entry.document.start < 2) return;
+    const watch = new ResizeObserver(() => {
+      if (!body.clientHeight) return;
+      watch.disconnect();
+      if (!body.scrollTop && !entry.view.lit().length) body.scrollTop = line.offsetTop - body.clientHeight / 8;
+    });
+    watch.observe(body);
   }
 
   /** After something was held: show where it is in this pane, in another view if need be. */
   follow() {
-    if (!this.entry) return;
+    if (!this.entry || this.element.hidden) return; // a hidden drawing has no places
     if (!this.entry.view.lit().length) {
       const other = this.entries.find((entry) => entry.document && entry.litLines(this.focus) > 0);
       if (other && this.entry.document) this.show(other);

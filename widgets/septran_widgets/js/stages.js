@@ -5,12 +5,16 @@ import {Focus} from "./focus.js";
 import {Pane} from "./pane.js";
 import {WhyBox} from "./why_box.js";
 
+const KEYS = [
+  ["1 to 6", "to a pane, which it shows"], ["arrows", "lines and names of a pane"], ["Enter", "holds what is lit; Esc lets go"],
+  ["/", "searches; Enter and Shift+Enter step"], ["+ and -", "larger and smaller texts"], ["?", "these keys"],
+];
 const SIZES = [9, 10, 11, 12, 13, 14, 16, 18, 21, 24];
 
 /** Panes, the box that says why, search, and the keys that move between them. */
 export class Explorer {
-  /** `kept` is what an explorer of earlier data left by `remember`. */
-  constructor(root, data, { select = () => {}, savePage = null, kept = {} } = {}) {
+  /** `kept` is what an explorer of earlier data left by `remember`; `own` a pane that outlives it. */
+  constructor(root, data, { select = () => {}, savePage = null, kept = {}, own = null } = {}) {
     this.root = root;
     this.data = data;
     this.select = select;
@@ -18,17 +22,19 @@ export class Explorer {
     this.size = kept.size ?? 3;
     this.focus = new Focus(data);
     const actions = { name: data.title.replace(/\W+/g, "_"), maximise: (pane) => this.maximise(pane) };
-    this.panes = data.panes.map((pane) => new Pane(pane, this.focus, data.passes, actions));
+    this.panes = data.panes.map((pane) => new Pane(pane, this.focus, data.passes, actions, own && own.name === pane.name ? own : null));
     this.finding = new Finding(() => this.panes.filter((pane) => !pane.element.hidden));
     this.why = new WhyBox(data, this.focus, (file, line) => this.open(file, line));
-    this.grid = tag("div", { class: "sep-grid" }, this.panes.map((pane) => pane.element));
+    this.grid = own ? own.grid : tag("div", { class: "sep-grid" });
+    around(this.grid, this.panes.map((pane) => pane.element), own && own.element);
     root.classList.add("sep-explorer");
     root.setAttribute("role", "region");
     root.setAttribute("aria-label", `Stages of ${data.title}`);
-    root.replaceChildren(this.head(), this.grid, this.why.element);
+    around(root, [this.head(), this.grid, this.why.element], this.grid);
     this.focus.onChange((now) => this.changed(now));
     this.listener = (event) => this.key(event);
     root.addEventListener("keydown", this.listener);
+    if (!kept.panes) for (const pane of this.panes) if (!pane.pane.shown) this.toggle(pane);
     this.restore(kept);
     this.zoom(0);
     this.arrange();
@@ -36,10 +42,22 @@ export class Explorer {
 
   head() {
     const save = this.savePage && tag("button", {
-      class: "sep-button", type: "button", title: "save all of this as one HTML file that opens anywhere", onclick: this.savePage,
-    }, "save page");
+      class: "sep-button", type: "button", "aria-label": "save page", title: "save all of this as one HTML file that opens anywhere", onclick: this.savePage,
+    }, "save");
     return tag("div", { class: "sep-head" }, tag("span", { class: "sep-title" }, this.data.title),
-      this.choices(), tag("span", { class: "sep-spring" }), this.finding.element, save);
+      this.choices(), tag("span", { class: "sep-spring" }), this.finding.element, save,
+      this.asked = tag("button", {
+        class: "sep-button", type: "button", title: "the keys (?)", "aria-expanded": "false", onclick: () => this.help(),
+      }, "?"));
+  }
+
+  /** Show the keys, or hide them. */
+  help() {
+    this.keys = this.keys || tag("dl", { class: "sep-facts sep-keys", role: "note", "aria-label": "keys", hidden: "" },
+      KEYS.map(([key, what]) => [tag("dt", {}, tag("kbd", {}, key)), tag("dd", {}, what)]));
+    if (!this.keys.isConnected) this.root.insertBefore(this.keys, this.grid);
+    this.keys.hidden = !this.keys.hidden;
+    this.asked.setAttribute("aria-expanded", String(!this.keys.hidden));
   }
 
   choices() {
@@ -62,6 +80,7 @@ export class Explorer {
     pane.element.hidden = !pane.element.hidden;
     pane.choice.setAttribute("aria-pressed", String(!pane.element.hidden));
     this.arrange();
+    if (this.focus.held) pane.follow();
   }
 
   arrange() {
@@ -89,13 +108,15 @@ export class Explorer {
   key(event) {
     const typing = event.target.matches("input, select, textarea");
     if (event.key === "Escape") {
-      if (this.focus.held) this.focus.release();
+      if (this.keys && !this.keys.hidden) this.help();
+      else if (this.focus.held) this.focus.release();
       else this.maximise(null);
       return;
     }
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     const pane = this.panes[Number(event.key) - 1];
     if (event.key === "/") this.finding.input.focus();
+    else if (event.key === "?") this.help();
     else if (pane && /^[1-9]$/.test(event.key)) this.enter(pane);
     else if ((event.key === "+" || event.key === "-") && !event.defaultPrevented) this.zoom(event.key === "+" ? 1 : -1);
     else return;
@@ -125,7 +146,7 @@ export class Explorer {
   restore({ panes = {} }) {
     for (const pane of this.panes) {
       const was = panes[pane.pane.name];
-      if (was && was.hidden) this.toggle(pane);
+      if (was && was.hidden !== pane.element.hidden) this.toggle(pane);
       if (was) pane.back(was.entry, was.top);
     }
   }
@@ -133,4 +154,12 @@ export class Explorer {
   destroy() {
     this.root.removeEventListener("keydown", this.listener);
   }
+}
+
+/** Make `children` all that `parent` has; `stays` is not moved: what is taken out of a page forgets what can be undone. */
+function around(parent, children, stays) {
+  for (const old of [...parent.children]) if (!stays || old !== stays) old.remove();
+  const at = stays && stays.parentNode === parent ? children.indexOf(stays) : children.length;
+  for (const child of children.slice(0, at)) parent.insertBefore(child, at < children.length ? stays : null);
+  parent.append(...children.slice(at + 1));
 }

@@ -2,6 +2,8 @@
 import {coloured} from "./colouring.js";
 import {refill, tag, unique} from "./dom.js";
 
+const HEIGHT = 18;
+
 /** `changed(text)` hears every change of the user. */
 export class TextEditor {
   constructor(text, language, label, changed) {
@@ -15,13 +17,17 @@ export class TextEditor {
     });
     this.back = tag("div", { class: "sep-behind", "aria-hidden": "true" });
     this.element = tag("div", { class: "sep-text" }, this.back, this.area, this.told);
-    this.area.addEventListener("scroll", () => this.follow());
+    this.area.addEventListener("scroll", () => this.scrolled());
+    this.area.addEventListener("pointermove", (event) => this.pointAt(event));
+    this.area.addEventListener("pointerleave", () => this.point(0));
+    for (const name of ["keyup", "click"]) this.area.addEventListener(name, () => this.point(this.caretLine()));
     this.area.addEventListener("keydown", (event) => this.key(event));
     // JupyterLab listens at the document before any element hears of a key: the window is earlier.
     const history = (event) => this.history(event);
     this.area.addEventListener("focus", () => window.addEventListener("keydown", history, true));
     this.area.addEventListener("blur", () => window.removeEventListener("keydown", history, true));
     this.area.value = text;
+    this.body = this.area;
     this.draw();
   }
 
@@ -62,9 +68,47 @@ export class TextEditor {
   draw() {
     const text = this.area.value;
     const colours = coloured(text, this.language);
+    if (this.focus) this.focus.forget(this.back);
     this.back.replaceChildren(...text.split("\n").map((line, n) => this.line(line, n + 1, colours[n])));
-    this.follow();
+    this.scrolled();
   }
+
+  /** Have lines light up with what was made of them, as long as the text is what was compiled. */
+  link(document, focus) {
+    this.linked = document.text.trimEnd();
+    this.sets = new Map();
+    for (let n = 0; n < document.lines.length; n += 2) this.sets.set(document.lines[n], document.lines[n + 1]);
+    this.focus = focus;
+    this.draw();
+    return this;
+  }
+
+  /** Point at what a line, from 1, became. */
+  point(n) {
+    if (!this.focus || n === this.pointed) return;
+    this.pointed = n;
+    const line = this.back.children[n - 1];
+    this.focus.point(line && line.set ? [line.set] : [], line);
+  }
+
+  pointAt(event) {
+    this.point(Math.floor((event.clientY - this.area.getBoundingClientRect().top - 6 + this.area.scrollTop) / HEIGHT) + 1);
+  }
+
+  caretLine() { return this.area.value.slice(0, this.area.selectionStart).split("\n").length; }
+
+  lit() {
+    return [...this.back.children].flatMap((line, n) => (line.classList.contains("sep-lit") ? [n + 1] : []));
+  }
+
+  /** Bring the first line that is lit into view where none is. */
+  follow() {
+    const lit = this.lit();
+    const seen = (n) => (n - 1) * HEIGHT >= this.area.scrollTop && n * HEIGHT <= this.area.scrollTop + this.area.clientHeight;
+    if (lit.length && !lit.some(seen)) this.reveal(lit[0]);
+  }
+
+  reveal(n) { this.area.scrollTop = Math.max(0, (n - 6) * HEIGHT); }
 
   line(text, n, colours) {
     const found = this.mistakes.get(n) || [];
@@ -80,22 +124,33 @@ export class TextEditor {
       const names = [kind && `sep-c-${kind[2]}`, wrong && "sep-squiggle"].filter(Boolean).join(" ");
       element.append(names ? tag("span", { class: names }, text.slice(from, to)) : text.slice(from, to));
     }
+    element.set = this.focus && this.linked === this.area.value.trimEnd() ? this.sets.get(n) : 0;
+    if (element.set) this.focus.register(element, element.set);
     if (found.length) element.append(tag("span", { class: "sep-said" }, found.map((one) => one.message).join("; ")));
     return element;
   }
 
-  follow() {
+  scrolled() {
     this.back.scrollTop = this.area.scrollTop;
     this.back.scrollLeft = this.area.scrollLeft;
   }
 
+  /** What a search and a link lead to: a line, from 0. */
+  go(n) {
+    const at = this.area.value.split("\n").slice(0, n).reduce((sum, one) => sum + one.length + 1, 0);
+    this.area.setSelectionRange(at, at);
+    this.point(n + 1);
+  }
+
+  get lines() { return [...this.back.children]; }
+
   /** Bring the caret to a place, from 1. */
-  go(line, column) {
+  caret(line, column) {
     const lines = this.area.value.split("\n");
     const at = lines.slice(0, line - 1).reduce((sum, one) => sum + one.length + 1, 0) + Math.max(0, column - 1);
     this.area.focus();
     this.area.setSelectionRange(at, at);
-    this.area.scrollTop = Math.max(0, (line - 6) * 18);
+    this.reveal(line);
   }
 
   /** Write `text` over a part as the user would, so that it can be undone. */

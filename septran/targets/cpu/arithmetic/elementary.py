@@ -24,6 +24,7 @@ from tvm import tirx
 from septran.targets.cpu import simd
 from septran.targets.cpu.arithmetic.exponential import (
     MAGIC,
+    all_normal,
     magnitude_of,
     none_beyond,
     polynomial,
@@ -71,14 +72,18 @@ def _parts(writer: Writer, x: Expr) -> tuple[Expr, Expr]:
 
     Denormals are first made normal.
     """
-    lanes = lanes_of(x)
     tiny = x < like(x, _LEAST_NORMAL)
-    normal = writer.bind("x", tirx.Select(tiny, x * like(x, 2.0**23), x))
+    exponent, f = _split(writer, writer.bind("x", tirx.Select(tiny, x * like(x, 2.0**23), x)))
+    return writer.bind("e", tirx.Select(tiny, exponent - like(x, 23.0), exponent)), f
+
+
+def _split(writer: Writer, normal: Expr) -> tuple[Expr, Expr]:
+    """The same of a normal number."""
+    lanes = lanes_of(normal)
     raw = writer.bind("raw", bits(normal, "int32") - constant(_SQRT_HALF, "int32", lanes))
-    exponent = cast(raw >> constant(23, "int32", lanes), "float32")
-    lowered = writer.bind("e", tirx.Select(tiny, exponent - like(x, 23.0), exponent))
+    exponent = writer.bind("e", cast(raw >> constant(23, "int32", lanes), "float32"))
     mantissa = (raw & constant(0x7FFFFF, "int32", lanes)) + constant(_SQRT_HALF, "int32", lanes)
-    return lowered, writer.bind("f", bits(mantissa, "float32") - like(x, 1.0))
+    return exponent, writer.bind("f", bits(mantissa, "float32") - like(normal, 1.0))
 
 
 def _curved(writer: Writer, f: Expr) -> Expr:
@@ -96,19 +101,31 @@ def _of_positive(x: Expr, value: Expr) -> Expr:
     return tirx.Select(x <= like(x, 0.0), below, above)
 
 
-def log(writer: Writer, x: Expr) -> Expr:
-    """The natural logarithm of each lane."""
-    e, f = _parts(writer, x)
-    low = writer.bind("y", simd.fma(e, like(x, _LN2_LOW), _curved(writer, f)))
-    return _of_positive(x, simd.fma(e, like(x, _LN2_HIGH), writer.bind("y", low + f)))
+def _logarithm(result: Callable[[Writer, Expr, Expr], Expr]) -> Callable[[Writer, Expr], Expr]:
+    """The function of x for what is `result` of the parts of a positive finite one."""
+
+    def function(writer: Writer, x: Expr) -> Expr:
+        def plain() -> Expr:
+            return result(writer, *_split(writer, x))
+
+        def careful() -> Expr:
+            return _of_positive(x, result(writer, *_parts(writer, x)))
+
+        return unless(writer, x, lambda: all_normal(writer, x), plain, careful)
+
+    return function
 
 
-def log2(writer: Writer, x: Expr) -> Expr:
-    """The logarithm of base 2, by that of e: times 1 and a rest, of which the 1 rounds nothing."""
-    e, f = _parts(writer, x)
-    rest, curved = like(x, math.log2(math.e) - 1), _curved(writer, f)
+def _log(writer: Writer, e: Expr, f: Expr) -> Expr:
+    low = writer.bind("y", simd.fma(e, like(f, _LN2_LOW), _curved(writer, f)))
+    return simd.fma(e, like(f, _LN2_HIGH), writer.bind("y", low + f))
+
+
+def _log_of_2(writer: Writer, e: Expr, f: Expr) -> Expr:
+    """By the logarithm of base e: times 1 and a rest, of which the 1 rounds nothing."""
+    rest, curved = like(f, math.log2(math.e) - 1), _curved(writer, f)
     low = writer.bind("y", simd.fma(f, rest, simd.fma(curved, rest, curved)))
-    return _of_positive(x, writer.bind("y", low + f) + e)
+    return writer.bind("y", low + f) + e
 
 
 def _circular(name: str, quarters: int) -> Callable[[Writer, Expr], Expr]:
@@ -208,8 +225,8 @@ def _exp2(writer: Writer, z: Expr) -> Expr:
 
 
 SINGLE: Mapping[str, Callable[[Writer, Expr], Expr]] = {
-    "log": log,
-    "log2": log2,
+    "log": _logarithm(_log),
+    "log2": _logarithm(_log_of_2),
     "sin": _circular("sin", 0),
     "cos": _circular("cos", 1),
 }

@@ -22,11 +22,13 @@ from tvm import tirx
 
 from septran.targets.cpu import simd
 from septran.targets.cpu.simd import constant, like
-from septran.targets.lower.values import bits, lanes_of
+from septran.targets.lower.values import bits, element_of, lanes_of
 from septran.targets.lower.writer import Expr, Writer
 
 MAGIC = 12582912.0
 """1.5 * 2^23: added to a small float, it leaves the nearest integer in the low bits."""
+_LEAST_NORMAL_BITS, _INFINITE_BITS = 0x00800000, 0x7F800000
+"""Of float32."""
 _BIASES = 254.0
 """Twice the bias of float32's exponents."""
 FEWEST_LANES = 8
@@ -90,12 +92,28 @@ def unless(
 def none_beyond(writer: Writer, x: Expr, limit: float) -> Expr:
     """Whether all magnitudes are at most `limit`; false where one is NaN.
 
-    As integers, magnitudes are ordered like floats, and NaN is above infinity: whole
-    registers are joined first, so that one comparison is left.
+    As integers, magnitudes are ordered like floats, and NaN is above infinity.
     """
-    sizes, lanes = bits(magnitude_of(x), "int32"), lanes_of(x)
+    greatest = _greatest(writer, bits(magnitude_of(x), "int32"))
+    return simd.every(bits(greatest, "float32") <= constant(limit, "float32", lanes_of(greatest)))
+
+
+def all_normal(writer: Writer, x: Expr) -> Expr:
+    """Whether all lanes are positive, finite and no denormals: false where one is NaN.
+
+    As unsigned integers, counted from the least of these, all others are behind the last one.
+    """
+    shifted = bits(x, "uint32") - constant(_LEAST_NORMAL_BITS, "uint32", lanes_of(x))
+    greatest = _greatest(writer, shifted)
+    most = constant(_INFINITE_BITS - _LEAST_NORMAL_BITS, "uint32", lanes_of(greatest))
+    return simd.every(greatest < most)
+
+
+def _greatest(writer: Writer, sizes: Expr) -> Expr:
+    """Integers of which one register is left: whole ones are joined, for one comparison."""
+    lanes = lanes_of(sizes)
     while lanes > FEWEST_LANES:
-        spare = writer.allocate("size", lanes, "int32")
+        spare = writer.allocate("size", lanes, element_of(sizes))
         simd.store(writer, spare, writer.index(0), sizes, lanes)
         lanes //= 2
         low, high = (
@@ -103,7 +121,7 @@ def none_beyond(writer: Writer, x: Expr, limit: float) -> Expr:
             for start in (0, lanes)
         )
         sizes = writer.bind("size", tirx.Select(low > high, low, high))
-    return simd.every(bits(sizes, "float32") <= constant(limit, "float32", lanes))
+    return sizes
 
 
 def exp(writer: Writer, x: Expr) -> Expr:

@@ -7,6 +7,7 @@ Operands may lie anywhere and in any layout; packed ones are fastest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from septran.targets.cpu.gemm.k_loop import KLoopNest, panels, stream, strips, w
 from septran.targets.cpu.gemm.prefetch import (
     MAX_INTERVAL,
     MIN_INTERVAL,
+    MIN_PRODUCTS,
     NextColumnPanel,
     NextPack,
     NextRowStrip,
@@ -294,22 +296,32 @@ def _groups_for_a_row(operands: Operands, shape: Shape, tile: RegisterTile, size
 def _prefetch(
     context: Context, operands: Operands, shape: Shape, tile: RegisterTile
 ) -> Prefetch | None:
-    """So often that all tiles together prefetch every line."""
+    """So often that all tiles together prefetch every line, or as many as there is time for."""
     next_pack = operands.next_pack
     if next_pack is None:
         columns = _next_columns(context, operands, shape, tile)
         return columns or _next_rows(context, operands, shape, tile)
-    high, wide = operands.c.region.shape
+    high, wide = _usual_rows(context, operands.c), operands.c.region.shape[1]
     panels = -(-wide // shape.columns)
     total = next_pack.runs * panels * high
-    steps = operands.a.region.shape[1] // operands.elements
-    every = steps * total // (next_pack.lines * shape.rows)
-    if not MIN_INTERVAL <= every <= MAX_INTERVAL or total * next_pack.lines > MOST_COUNTED:
+    steps = operands.a.region.shape[1] // operands.elements * total // shape.rows
+    least = max(PREFETCHING, MIN_PRODUCTS // (shape.rows * shape.registers))
+    # Where computing takes less time than memory, as many of the first lines as there is time for.
+    apart = steps // next_pack.lines
+    every = max(least, _rounded(max(1, apart)))
+    lines = min(next_pack.lines, steps // every)
+    if not lines or apart > MAX_INTERVAL or total * lines > MOST_COUNTED:
         return None
     done = (next_pack.run * panels + tile.column // shape.columns) * high + tile.row
-    return Prefetch(
-        next_pack, context.variable("line", done * next_pack.lines // total), _rounded(every)
-    )
+    return Prefetch(next_pack, context.variable("line", done * lines // total), every)
+
+
+def _usual_rows(context: Context, c: Access) -> int:
+    """The rows of a product; of one that data decides, as many as sections of one length have."""
+    rows, valid = c.region.shape[0], c.region.valid[0]
+    tables = {context.storages[element.tensor].shape for element in valid.elements()}
+    sections = max((math.prod(extent - 1 for extent in shape) for shape in tables), default=1)
+    return max(1, rows // max(1, sections))
 
 
 def _next_columns(

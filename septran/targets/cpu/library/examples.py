@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from septran.targets.base import ReferenceCall
 from septran.targets.cpu.library.model import CLibrary, LibraryKernel
-from septran.targets.cpu.library.text import filled, template
+from septran.targets.cpu.library.text import template
 from septran.targets.cpu.run.c_function import Parameter
+from septran.targets.templates import check_header, filled
 
 
 def examples(library: CLibrary) -> dict[str, bytes]:
@@ -27,26 +27,13 @@ def examples(library: CLibrary) -> dict[str, bytes]:
             calls="\n".join(_in_cpp(library, k) for k in library.kernels),
             uses="\n".join(f"    wrong += check_{k.name}();" for k in library.kernels),
         ),
-        "check.h": template("check.h"),
+        "check.h": check_header(),
     }  # fmt: skip
     files = {name: text.encode() for name, text in texts.items()}
     for kernel in library.kernels:
         if kernel.part.reference is not None:
-            files |= _data(kernel, kernel.part.reference)
-    return files
-
-
-def _data(kernel: LibraryKernel, reference: ReferenceCall) -> dict[str, bytes]:
-    """The inputs as they lie in memory; results and bounds as doubles."""
-    files = {}
-    for tensor, role in kernel.tensors:
-        if role != "output":
-            content = np.ascontiguousarray(reference.inputs[tensor.name])
-            files[f"data/{kernel.name}.{tensor.name}"] = content.tobytes()
-        if role != "input":
-            for word, of in (("exact", reference.exact), ("bound", reference.bounds)):
-                doubles = np.ascontiguousarray(of[tensor.name], np.float64)
-                files[f"data/{kernel.name}.{tensor.name}.{word}"] = doubles.tobytes()
+            data = kernel.part.reference.files((t.name, role) for t, role in kernel.tensors)
+            files |= {f"data/{kernel.name}.{name}": content for name, content in data.items()}
     return files
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from septran.dtypes import itemsize
 from septran.targets.base import LibraryPart
 from septran.targets.cpu.library.model import ABI, CLibrary, LibraryKernel
-from septran.targets.cpu.library.text import filled, template
+from septran.targets.cpu.library.text import template
+from septran.targets.templates import filled
 
 ROLES = {
     "input": "is read; it must not overlap what is written",

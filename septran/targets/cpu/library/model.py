@@ -203,7 +203,10 @@ def library(parts: Sequence[LibraryPart], name: str | None) -> CLibrary:
         prefix = name
     for word in (name, *names):
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", word):
-            hint = "a name has letters, digits and underscores, and begins with a letter"
+            hint = (
+                "a name has ASCII letters, digits and underscores, and begins with a letter; "
+                "septran.export({'name': kernel}, folder) gives a kernel another"
+            )
             raise LibraryNameError(f"{word!r} is no name in C", hint=hint)
     for word in names:
         if names.count(word) > 1 or word in RESERVED:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from septran.dtypes import itemsize
 from septran.targets.cpu.library.header import extents
 from septran.targets.cpu.library.model import CLibrary, LibraryKernel
-from septran.targets.cpu.library.text import filled, template
+from septran.targets.cpu.library.text import template
+from septran.targets.templates import filled
 
 _ROLES = {"input": "INPUT", "output": "OUTPUT", "summed": "SUMMED"}
 

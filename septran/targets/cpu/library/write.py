@@ -17,9 +17,10 @@ from septran.targets.call_sizes import call_sizes
 from septran.targets.cpu.library.examples import examples
 from septran.targets.cpu.library.header import header
 from septran.targets.cpu.library.model import ABI, TEMPLATES, CLibrary, library
-from septran.targets.cpu.library.text import filled, template
+from septran.targets.cpu.library.text import template
 from septran.targets.cpu.library.wrappers import wrappers
 from septran.targets.cpu.run.c_function import RUNTIME
+from septran.targets.templates import filled
 from septran.temporary import TemporaryFolder
 
 TOOLS = {

@@ -29,6 +29,7 @@ from septran.targets.cpu.map.columns import (
     emit_loops,
     far_columns,
     is_costly,
+    page_of,
     row_lanes,
 )
 from septran.targets.lower.statements import Statement, regions_of
@@ -91,15 +92,15 @@ def worthwhile(context: Context, stages: tuple[RowStage, ...], depth: int) -> tu
     """The stages, where rows gain by doing them beside each other; none otherwise.
 
     They do where the rows at work fit into the nearest cache. Where they do not, loads of more of
-    them would wait for the next one: that does not matter beside long computations, nor for two
-    stages of which one reads from memory while the other writes past the caches.
+    them would wait for the next one: that does not matter beside long computations, nor where one
+    stage reads from memory while another one writes past the caches.
     """
     if not stages or _bytes_at_work(context, stages, depth) <= context.nearest_bytes():
         return stages
     written = {statement.target.buffer for statement in stages[-1].run}
     streamed = any(context.storages[n].streamed for n in written if n in context.storages)
     costly = any(is_costly(statement) for stage in stages for statement in stage.run)
-    return stages if costly or (streamed and len(stages) == 2) else ()
+    return stages if costly or streamed else ()
 
 
 def _bytes_at_work(context: Context, stages: Sequence[RowStage], depth: int) -> int:
@@ -202,13 +203,18 @@ class _Steps:
     def _lanes(self) -> RowLanes:
         """The same for all loops and rows, so that equal rows give equal results."""
         every = [statement for stage in self.stages for statement in stage.run]
-        return row_lanes(self.context, every, self.accesses)
+        lanes = row_lanes(self.context, every, self.accesses)
+        return replace(lanes, page=page_of(self.context, every, self._some(), self.accesses))
+
+    def _some(self) -> tuple[Index, ...]:
+        """The coordinates of a row."""
+        return (*self.at, Index())
 
     def _row_prefetch(self) -> list[RowPrefetch]:
         """For each stage what it asks for: columns that no stage has brought before."""
         found, seen = list[RowPrefetch](), set[str]()
         for stage in self.stages:
-            far = far_columns(self.context, stage.run, (*self.at, Index()), self.accesses)
+            far = far_columns(self.context, stage.run, self._some(), self.accesses)
             fresh = tuple(access for access in far if access.storage.name not in seen)
             found.append(RowPrefetch(fresh, bytes=PREFETCH_DISTANCE, level=3))
             seen |= stage.buffers

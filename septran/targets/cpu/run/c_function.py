@@ -18,6 +18,7 @@ import tvm
 from tvm import tirx
 from tvm.ir import StringImm
 
+from septran.dtypes import C_TYPES
 from septran.targets.base import TensorIR
 from septran.targets.cpu.extern.compiler import linked
 from septran.targets.cpu.run.build import C_PASSES, assembly_of, compile_module, llvm_of
@@ -27,11 +28,6 @@ from septran.tile.nodes import TileProgram
 
 RUNTIME = Path(__file__).with_name("c_runtime.c")
 """The C source that an object file is linked with."""
-C_TYPES = {
-    "float32": "float", "float64": "double", "float16": "uint16_t", "bfloat16": "uint16_t",
-    "float8_e4m3fn": "uint8_t", "float8_e5m2": "uint8_t", "bool": "uint8_t",
-}  # fmt: skip
-"""Of elements that C's fixed integers do not name; it has no floats of 16 and 8 bits everywhere."""
 _RESERVED = frozenset(
     (
         "auto", "bool", "case", "char", "const", "default", "delete", "do", "double", "enum",
@@ -66,7 +62,7 @@ class Parameter:
     @property
     def c_type(self) -> str:
         """C's type of an element."""
-        return C_TYPES.get(self.dtype) or f"{self.dtype}_t"
+        return C_TYPES[self.dtype]
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class HalfPair:
         """Return None where they are computed one by one."""
         kind = HALVES.get(context.storages[statement.target.tensor].dtype)
         value = statement.value
-        if kind is None or context.generation < kind.arch:
+        if kind is None or not context.writer.dialect.pairs or context.generation < kind.arch:
             return None
         if not isinstance(value, ex.Binary) or value.function not in FUNCTIONS:
             return None

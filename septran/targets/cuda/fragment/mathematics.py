@@ -21,27 +21,6 @@ from septran.targets.lower.arithmetic import PLAIN_SUMS, Arithmetic
 from septran.targets.lower.values import cast, element_of
 from septran.targets.lower.writer import Expr
 
-EXTREME = """\
-__forceinline__ __device__ float {name}(float a, float b) {{
-  float result;
-  asm("{function}.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-  return result;
-}}
-"""
-"""One instruction from sm_80 on."""
-POWER = """\
-__forceinline__ __device__ float septran_exp2(float x) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}
-"""
-"""At most 2^-22 of the result off (PTX ISA, "ex2"): 2 units in the last place.
-
-`exp2f` is this with two more multiplications and a comparison, for results that are subnormal;
-the bound on errors (`rounding.smallest`) lets hardware flush those to zero.
-"""
-
 
 @dataclass(frozen=True)
 class CudaArithmetic(Arithmetic):
@@ -75,8 +54,9 @@ class CudaArithmetic(Arithmetic):
 
     def function(self, name: str, x: Expr) -> Expr:
         """CUDA has the inverse of a square root, and an instruction for powers of two."""
-        if name == "exp2" and element_of(x) == "float32":
-            return T.cuda.func_call("septran_exp2", x, source_code=POWER, return_type="float32")
+        source = self.writer.dialect.power
+        if source and name == "exp2" and element_of(x) == "float32":
+            return T.cuda.func_call("septran_exp2", x, source_code=source, return_type="float32")
         return self.call("rsqrt", x) if name == "rsqrt" else super().function(name, x)
 
     def wrapped(self, function: str, x: Expr, y: Expr) -> Expr:
@@ -106,9 +86,9 @@ class CudaArithmetic(Arithmetic):
             return tirx.Or(x, y) if function == "max" else tirx.And(x, y)
         if not is_float(dtype):
             return tirx.Max(x, y) if function == "max" else tirx.Min(x, y)
-        if dtype == "float32" and self.writer.nan_extremes:
+        if dtype == "float32" and self.writer.dialect.extreme:
             name = f"septran_{function}"
-            code = EXTREME.format(name=name, function=function)
+            code = self.writer.dialect.extreme.format(name=name, function=function)
             return T.cuda.func_call(name, x, y, source_code=code, return_type="float32")
         # NaN wins: where x is one the condition says so, where y is one the comparison is false.
         x, y = self.writer.bind("a", x), self.writer.bind("b", y)

@@ -84,7 +84,7 @@ class Pairs:
             return None
         halves = HalfPair.of(context, statement)
         dtype = context.storages[statement.target.tensor].dtype
-        if halves is None and dtype not in BYTES:
+        if halves is None and not (context.writer.dialect.pairs and dtype in BYTES):
             return None
         return Pairs(context, statement, digit, halves)
 

@@ -8,7 +8,7 @@ from septran.ir.expressions import reduced_dtype
 from septran.ir.index import Index
 from septran.targets.cuda.context import Context, Storage
 from septran.targets.cuda.fragment.conversions import begin, finish, scratch
-from septran.targets.cuda.fragment.fragments import WARP, Digit, Fragment
+from septran.targets.cuda.fragment.fragments import Digit, Fragment
 from septran.targets.cuda.fragment.maps import Sources, evaluate, stage_unreachable
 from septran.targets.cuda.fragment.registers import (
     RegisterLoop,
@@ -29,7 +29,7 @@ def emit_reduction(context: Context, statement: Statement, fragment: Fragment) -
     dtype = _dtype(statement)
     target = declare_one(context, buffer, statement.target.shape, dtype, kept)
     _over_registers(context, statement, fragment, target, staged)
-    inside, across = _lanes(fragment, statement.axis)
+    inside, across = _lanes(fragment, statement.axis, context.writer.dialect.lanes)
     if inside:
         _over_lanes(context, statement, target, inside)
     if across:
@@ -79,7 +79,7 @@ def _over_registers(
                 writer.store(target.flat, spot, arithmetic.join(function, old, value))
 
 
-def _lanes(fragment: Fragment, axis: int) -> tuple[list[int], list[Digit]]:
+def _lanes(fragment: Fragment, axis: int, lanes: int) -> tuple[list[int], list[Digit]]:
     """Strides of lanes to exchange with in a warp, and the digits that go across warps."""
     inside: list[int] = []
     across: list[Digit] = []
@@ -87,7 +87,7 @@ def _lanes(fragment: Fragment, axis: int) -> tuple[list[int], list[Digit]]:
         if digit.place != "thread":
             continue
         # Shuffles stay inside of a warp: the rest of the digit goes through shared memory.
-        within = max(1, min(digit.extent, WARP // digit.stride)) if digit.stride < WARP else 1
+        within = max(1, min(digit.extent, lanes // digit.stride))
         # A butterfly: partners differ in one bit, so after one exchange a bit all have the whole.
         inside += [digit.stride << n for n in range(within.bit_length() - 1)]
         if digit.extent > within:
@@ -112,13 +112,11 @@ def _over_lanes(
 def shuffle(context: Context, value: Expr, stride: int) -> Expr:
     """The value of the lane whose number differs in one bit."""
     dtype = str(value.ty.dtype)
-    # CUDA shuffles integers of 32 and 64 bits only.
+    # Integers of 32 and 64 bits only are exchanged.
     short = dtype in ("bool", "int8", "uint8", "int16", "uint16")
     moved = context.arithmetic.convert(value, "int32") if short else value
     kind = "int32" if short else dtype
-    mask, zero = tirx.IntImm("uint32", 0xFFFFFFFF), context.writer.index(stride)
-    width = context.writer.index(WARP)
-    got = tirx.call_extern(kind, "__shfl_xor_sync", mask, moved, zero, width)
+    got = context.writer.dialect.partner(context.writer, kind, moved, stride)
     return context.arithmetic.convert(got, dtype)
 
 

@@ -46,23 +46,25 @@ class Warps:
     """Warps with the same rows."""
 
     @staticmethod
-    def of(program: TileProgram, target: Region, count: int) -> Warps:
+    def of(
+        program: TileProgram, target: Region, count: int, tile: tuple[int, int] = (ROWS, COLUMNS)
+    ) -> Warps:
         """Whole rows where they are reduced or used as an operand, else squares.
 
         In a program with the former all products have the same rows in the same warps: what
         is computed of a row is where it is needed.
         """
-        rows, columns = target.shape
-        down_most = math.gcd(rows // ROWS, count)
+        rows, columns = (extent // part for extent, part in zip(target.shape, tile, strict=True))
+        down_most = math.gcd(rows, count)
         whole = _whole_rows(program)
         if whole:
             abreast = count // down_most
-            parts = 1 if target.buffer in whole else math.gcd(columns // COLUMNS, abreast)
+            parts = 1 if target.buffer in whole else math.gcd(columns, abreast)
             return Warps(down_most, parts, abreast)
         choices = []
         for down in (n for n in range(1, down_most + 1) if down_most % n == 0):
-            across = math.gcd(columns // COLUMNS, count // down)
-            traffic = rows // down + columns // across
+            across = math.gcd(columns, count // down)
+            traffic = rows * tile[0] // down + columns * tile[1] // across
             # As many warps as can have a part; then the least that each loads: its rows and
             # columns.
             choices.append((-down * across, traffic, down, across))

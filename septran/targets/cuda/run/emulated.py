@@ -39,6 +39,8 @@ class EmulatedExecutable:
     machine: Machine
     sizes: tuple[CallSize, ...] = ()
     """The extents that calls tell."""
+    language: str = "cuda"
+    """What its text is, as `Source` has it."""
     profiles: list[EmulatedProfile] = field(default_factory=list, repr=False, compare=False)
     """What the latest call did; empty before the first."""
 
@@ -74,7 +76,7 @@ class EmulatedExecutable:
     def source(self) -> Source:
         """The CUDA text that is emulated; it need not have been compiled for a GPU."""
         facts = kernel_facts(self.program, None, self.machine)
-        return Source(self.name, "cuda", self.program.source, {}, facts)
+        return Source(self.name, self.language, self.program.source, {}, facts)
 
     def save(self, folder: Path) -> None:
         """There is nothing to keep; raises NotKeptError."""

@@ -97,8 +97,9 @@ def _amounts(counts: Any) -> Iterator[str]:
     if counts["copies"]:
         yield f"{counts['copies']:,} asynchronous copies, {counts['copy_bytes']:,} bytes"
     if counts["wgmma"] or counts["mma"]:
-        products = f"{counts['wgmma']:,} wgmma, {counts['mma']:,} mma.sync"
-        yield f"{products}, {counts['flops']:,} operations"
+        products = [(counts["wgmma"], "wgmma"), (counts["mma"], "matrix instructions")]
+        said = ", ".join(f"{count:,} {name}" for count, name in products if count)
+        yield f"{said}, {counts['flops']:,} operations"
     yield (
         f"{counts['global_load_bytes']:,} bytes loaded from and {counts['global_store_bytes']:,} "
         "stored to global memory by threads"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
-import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,20 +22,18 @@ from septran.emulator.launch import (
 )
 from septran.errors import TargetError
 from septran.machine.as_json import from_json, to_json
-from septran.machine.model import Machine
 from septran.targets.base import Source
 from septran.targets.call_sizes import CallSize, call_sizes
 from septran.targets.cuda.run import toolchain
 from septran.targets.cuda.run.compile import Compiled, compile_text, disassemble
 from septran.targets.cuda.run.facts import count_sass, kernel_facts
+from septran.targets.cuda.run.launched import LaunchedKernels
 from septran.targets.cuda.run.launcher import (
     LIBRARY,
     LauncherError,
-    TensorSpec,
     compile_launcher,
-    make_function,
     parameter_specs,
-    table,
+    specs_from,
 )
 from septran.targets.cuda.run.sums_in_flight import uses_in_flight
 from septran.targets.cuda.run.toolchain import NoCompilerError
@@ -56,69 +52,26 @@ class SumsInFlightError(TargetError):
     code = "SEP577"
 
 
-MOST_LAUNCHERS = 256
-"""The extents of calls for which a launcher is kept."""
 CUBIN, PTX, FACTS = "kernel.cubin", "kernel.ptx", "kernel.json"
 
 
 @dataclass(frozen=True)
-class CudaExecutable:
-    """The kernels of one operator for one GPU architecture."""
+class CudaExecutable(LaunchedKernels):
+    """The kernels of one operator for one GPU architecture of NVIDIA's."""
 
-    name: str
-    program: CudaProgram
-    tensors: tuple[TensorSpec, ...]
-    """What a call passes, in order."""
-    outputs: tuple[str, ...]
-    """Those of them that are written."""
-    machine: Machine
-    compiled: Compiled | None
+    compiled: Compiled | None = None
     """None where no compiler for CUDA was found: there is text, but nothing to launch."""
-    library: Path | None = None
-    """A launcher that was compiled before; None to compile one at the first call."""
-    sizes: tuple[CallSize, ...] = ()
-    """The extents that calls tell, which kernels take behind the scalars."""
-    launchers: dict[tuple[int, ...], Any] = field(default_factory=dict, repr=False, compare=False)
-    """The compiled launchers of the calls so far, by these extents."""
-    key: int = field(default_factory=itertools.count(1).__next__, repr=False, compare=False)
-    """What these launchers share the loaded kernels by."""
 
-    def __call__(self, *arguments: Any) -> None:
-        """Launch on torch's current stream; tensors in order, then the scalars."""
-        self.function(*arguments)
-
-    @cached_property
-    def function(self) -> Any:
-        """The compiled launcher, without Python in the way; raises TargetError if there is none."""
+    @property
+    def code(self) -> bytes:
+        """The cubin; raises NoCompilerError where there is none."""
         if self.compiled is None:
             toolchain.compiler()  # raises where there is still none
             raise NoCompilerError(
                 f"{self.name} was built where there was no compiler for CUDA",
                 hint="compile it again",
             )
-        if self.sizes:
-            return self._launch_told
-        return make_function(self.table(), self.compiled.cubin, self.library)
-
-    def _launch_told(self, *arguments: Any) -> None:
-        """Launch for the extents that the tensors have, with a table of their own."""
-        lengths = tuple(size.of(arguments) for size in self.sizes)
-        if lengths not in self.launchers:
-            assert self.compiled is not None
-            given = self.table(lengths), self.compiled.cubin, self.library
-            made = make_function(*given, self.key)
-            if len(self.launchers) >= MOST_LAUNCHERS:
-                self.launchers.pop(next(iter(self.launchers)))
-            self.launchers[lengths] = made
-        self.launchers[lengths](*arguments, *lengths)
-
-    def table(self, lengths: Sequence[int] = ()) -> Any:
-        """Launch description passed to the C launcher, for the extents that a call tells."""
-        sizes = dict(zip((size.name for size in self.sizes), lengths, strict=bool(lengths)))
-        if not sizes:
-            return table(self.name, self.program, self.tensors)
-        tensors = [tensor.at(sizes) for tensor in self.tensors]
-        return table(self.name, self.program.at(sizes), tensors)
+        return self.compiled.cubin
 
     @cached_property
     def source(self) -> Source:
@@ -140,12 +93,7 @@ class CudaExecutable:
 
     def save(self, folder: Path) -> None:
         """The cubin, the text, and all that launching and showing them takes."""
-        facts: dict[str, Any] = {
-            "name": self.name, "program": program_to(self.program),
-            "tensors": [asdict(tensor) for tensor in self.tensors],
-            "sizes": [size.facts for size in self.sizes],
-            "outputs": self.outputs, "machine": to_json(self.machine), "compiled": None,
-        }  # fmt: skip
+        facts: dict[str, Any] = {**kernels_to(self), "compiled": None}
         if self.compiled is not None:
             (folder / CUBIN).write_bytes(self.compiled.cubin)
             (folder / PTX).write_text(self.compiled.ptx, encoding="utf-8")
@@ -185,8 +133,9 @@ def build(program: CudaProgram, tile: TileProgram) -> CudaExecutable:
         check_sums(compiled, tile.name)
     specs = parameter_specs(tile)
     return CudaExecutable(
-        tile.name, program, specs, tile.outputs, tile.machine, compiled, sizes=call_sizes(tile)
-    )
+        tile.name, program, specs, tile.outputs, tile.machine, sizes=call_sizes(tile),
+        compiled=compiled,
+    )  # fmt: skip
 
 
 def check_sums(compiled: Compiled, name: str) -> None:
@@ -221,16 +170,10 @@ def load(folder: Path) -> CudaExecutable:
     if facts["compiled"] is not None:
         ptx = (folder / PTX).read_text(encoding="utf-8")
         compiled = Compiled(cubin=(folder / CUBIN).read_bytes(), ptx=ptx, **facts["compiled"])
-    tensors = (
-        TensorSpec(t["name"], t["dtype"], tuple(t["shape"]), tuple(t.get("told", ())))
-        for t in facts["tensors"]
-    )
     library = folder / LIBRARY
     return CudaExecutable(
-        facts["name"], program_from(facts["program"]), tuple(tensors), tuple(facts["outputs"]),
-        from_json(facts["machine"]), compiled, library if library.exists() else None,
-        tuple(CallSize(*size) for size in facts.get("sizes", ())),
-    )  # fmt: skip
+        **kernels_from(facts), library=library if library.exists() else None, compiled=compiled
+    )
 
 
 @functools.cache
@@ -254,6 +197,26 @@ _KINDS: Mapping[str, type[Argument]] = {
     "pointer": Pointer,
     "scalar": ScalarArgument,
 }
+
+
+def kernels_to(kernels: LaunchedKernels) -> dict[str, Any]:
+    """What launching and showing kernels takes beside their machine code, as JSON-ready data."""
+    return {
+        "name": kernels.name, "program": program_to(kernels.program),
+        "tensors": [asdict(tensor) for tensor in kernels.tensors],
+        "sizes": [size.facts for size in kernels.sizes],
+        "outputs": kernels.outputs, "machine": to_json(kernels.machine),
+    }  # fmt: skip
+
+
+def kernels_from(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `LaunchedKernels` that `kernels_to` gave."""
+    return {
+        "name": facts["name"], "program": program_from(facts["program"]),
+        "tensors": specs_from(facts["tensors"]), "outputs": tuple(facts["outputs"]),
+        "machine": from_json(facts["machine"]),
+        "sizes": tuple(CallSize(*size) for size in facts.get("sizes", ())),
+    }  # fmt: skip
 
 
 def program_to(program: CudaProgram) -> dict[str, Any]:

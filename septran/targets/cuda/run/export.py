@@ -193,9 +193,10 @@ def _symbol(launch: KernelLaunch) -> str:
 
 
 def _launcher() -> tuple[str, str]:
-    """launcher.h, its includes apart from the rest."""
-    lines = (HERE / "launcher.h").read_text(encoding="utf-8").splitlines()
-    includes = [line for line in lines if line.startswith("#include")]
+    """The headers of the launcher, what they include apart from the rest."""
+    headers = ("driver.h", "cuda_driver.h", "launcher.h")
+    lines = "\n".join((HERE / h).read_text(encoding="utf-8") for h in headers).splitlines()
+    includes = dict.fromkeys(line for line in lines if line.startswith("#include <"))
     rest = [line for line in lines if not line.startswith("#include")]
     return "\n".join(includes), "\n".join(rest)
 

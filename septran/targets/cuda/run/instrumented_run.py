@@ -81,8 +81,8 @@ def record(
     made = marked_program(tile)
     code = compile_text(made.program.source, made.program.arch, tile.name)
     run = CudaExecutable(
-        tile.name, made.program, made.specs, tile.outputs, tile.machine, code,
-        sizes=call_sizes(tile),
+        tile.name, made.program, made.specs, tile.outputs, tile.machine,
+        sizes=call_sizes(tile), compiled=code,
     )  # fmt: skip
     room = None
     for _ in range(2):

@@ -1,4 +1,9 @@
-/* Kernels of cubins as functions of apache-tvm-ffi: ``create(program, size, cubin, size, key)``. */
+/* Kernels of code objects as functions of apache-tvm-ffi: ``create(program, size, cubin, size, key)``. */
+#ifdef SEPTRAN_HIP
+#include "hip_driver.h"
+#else
+#include "cuda_driver.h"
+#endif
 #include "launcher.h"
 
 /* The first kernel of each key: others of the key, for calls of other extents, launch its

@@ -1,8 +1,9 @@
-/* Launch the kernels of one operator: checks of the arguments, tensor maps, cuLaunchKernelEx.
+/* Launch the kernels of one operator: checks of the arguments, tensor maps, launches.
  *
  * Plain C that is C++, too. A `Program` says which kernels run on what; `septran_call` runs it
- * on DLPack tensors with the calling convention of apache-tvm-ffi. NVIDIA's driver is opened
- * when it is first needed, so that this can be built and loaded where there is none.
+ * on DLPack tensors with the calling convention of apache-tvm-ffi. The vendor's driver, of which
+ * cuda_driver.h or hip_driver.h tells, is opened when it is first needed, so that this can be
+ * built and loaded where there is none.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -55,42 +56,13 @@ typedef struct {
 typedef struct {
   char name[MAX_NAME];
   char arch[16];
-  int32_t device_type; /* kDLCUDA */
+  int32_t device_type; /* kDLCUDA, kDLROCM */
   int32_t tensor_count, scalar_count, scratch_count, launch_count, reserved;
   Tensor tensors[MAX_TENSORS];
   int32_t scalar_codes[MAX_SCALARS], scalar_bits[MAX_SCALARS];
   uint64_t scratch_bytes[MAX_SCRATCH];
   Launch launches[MAX_LAUNCHES];
 } Program;
-
-/* What cuda.h declares; written here, so that no CUDA toolkit is needed. */
-typedef struct { uint64_t opaque[16]; } __attribute__((aligned(64))) EncodedMap;
-typedef struct { int32_t id; char pad[4]; uint32_t value[16]; } LaunchAttribute;
-typedef struct {
-  uint32_t grid[3], block[3], shared_bytes;
-  void* stream;
-  LaunchAttribute* attributes;
-  uint32_t attribute_count;
-} LaunchConfig;
-
-typedef struct {
-  int (*init)(unsigned);
-  int (*get_context)(void**);
-  int (*context_device)(int*);
-  int (*retain_context)(void**, int);
-  int (*push_context)(void*);
-  int (*pop_context)(void**);
-  int (*load_module)(void**, const void*);
-  int (*unload_module)(void*);
-  int (*get_function)(void**, void*, const char*);
-  int (*set_attribute)(void*, int, int);
-  int (*encode)(EncodedMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*,
-                const uint32_t*, const uint32_t*, int, int, int, int);
-  int (*launch)(const LaunchConfig*, void*, void**, void**);
-  int (*allocate)(void**, size_t, void*);
-  int (*release)(void*, void*);
-  int (*error_string)(int, const char**);
-} Driver;
 
 #define WAYS 4
 
@@ -134,34 +106,31 @@ static int failed(const char* kind, const char* format, ...) {
 static int refused(const Kernel* kernel, const char* what, int status) {
   const char* text = NULL;
   if (driver.error_string) driver.error_string(status, &text);
-  return failed("septran.DriverError", "%s: %s failed: %s (CUDA error %d)", kernel->program.name,
-                what, text ? text : "unknown error", status);
+  return failed("septran.DriverError", "%s: %s failed: %s (%s error %d)", kernel->program.name,
+                what, text ? text : "unknown error", DRIVER_INTERFACE, status);
 }
 
 static int open_driver(const Kernel* kernel) {
-  static const char* const names[] = {
-      "cuInit", "cuCtxGetCurrent", "cuCtxGetDevice", "cuDevicePrimaryCtxRetain",
-      "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuModuleLoadData", "cuModuleUnload",
-      "cuModuleGetFunction", "cuFuncSetAttribute", "cuTensorMapEncodeTiled", "cuLaunchKernelEx",
-      "cuMemAllocAsync", "cuMemFreeAsync", "cuGetErrorString"};
+  static const char* const names[] = {DRIVER_FUNCTIONS};
   void* found[sizeof names / sizeof *names];
-  const char* path = getenv("SEPTRAN_LIBCUDA");
+  const char* libraries[] = {getenv(DRIVER_VARIABLE), DRIVER_LIBRARIES};
   if (__atomic_load_n(&driver_ready, __ATOMIC_ACQUIRE)) return 0;
-  void* library = dlopen(path ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* library = NULL;
+  for (size_t i = !libraries[0]; i < (libraries[0] ? 1 : sizeof libraries / sizeof *libraries); i++)
+    if ((library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL))) break;
   if (!library)
-    return failed("septran.DriverError", "%s: there is no NVIDIA driver here: %s",
+    return failed("septran.DriverError", "%s: there is no " DRIVER_VENDOR " driver here: %s",
                   kernel->program.name, dlerror());
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     found[i] = dlsym(library, names[i]);
     if (!found[i])
-      return failed("septran.DriverError", "%s: the NVIDIA driver is too old: it has no %s",
+      return failed("septran.DriverError", "%s: the " DRIVER_VENDOR " driver is too old: it has no %s",
                     kernel->program.name, names[i]);
   }
-  Driver fresh;
-  memcpy(&fresh, found, sizeof fresh); /* pointers of one size, in the order of the names */
+  Driver fresh = adopted(found);
   int status = fresh.init(0);
   driver = fresh;
-  if (status) return refused(kernel, "cuInit", status);
+  if (status) return refused(kernel, names[0], status);
   __atomic_store_n(&driver_ready, 1, __ATOMIC_RELEASE);
   return 0;
 }
@@ -172,7 +141,7 @@ static int load(Kernel* kernel, int device) {
   int status;
   if (kernel->code && (status = driver.load_module(&kernel->modules[device], kernel->code)))
     return refused(kernel, status == 209 ? "loading code for another GPU architecture"
-                                         : "cuModuleLoadData", status);
+                                         : "loading its code", status);
   for (int i = 0; i < program->launch_count; i++) {
     const Launch* launch = &program->launches[i];
     void* function = NULL;
@@ -339,9 +308,9 @@ static int enter(Kernel* kernel, int device, int* pushed) {
     return 0;
   if (!kernel->contexts[device] &&
       (status = driver.retain_context(&kernel->contexts[device], device)))
-    return refused(kernel, "cuDevicePrimaryCtxRetain", status);
+    return refused(kernel, "asking for the GPU's context", status);
   if ((status = driver.push_context(kernel->contexts[device])))
-    return refused(kernel, "cuCtxPushCurrent", status);
+    return refused(kernel, "choosing the GPU", status);
   *pushed = 1;
   return 0;
 }

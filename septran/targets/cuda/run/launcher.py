@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ from septran.tile.nodes import TileProgram
 
 MAX_TENSORS, MAX_AXES, MAX_ARGUMENTS, MAX_LAUNCHES = 24, 8, 24, 12
 MAX_SCALARS, MAX_SCRATCH, MAX_NAME, MAP_AXES = 16, 16, 128, 5
-CUDA = 2
-"""The number of kDLCUDA in DLPack's DLDeviceType."""
+CUDA, ROCM = 2, 10
+"""The numbers of kDLCUDA and kDLROCM in DLPack's DLDeviceType."""
 HERE = Path(__file__).parent
 LIBRARY = "launcher.so"
 
@@ -57,7 +57,7 @@ class LauncherError(TargetError):
 
 
 class DriverError(TargetError):
-    """There is no NVIDIA driver or GPU here, or the driver refused a launch."""
+    """There is no driver of the GPU's vendor here, or it refused a launch."""
 
     code = "SEP573"
 
@@ -93,6 +93,13 @@ def parameter_specs(program: TileProgram) -> tuple[TensorSpec, ...]:
     """The tensors of a call, in the order of the program's parameters."""
     buffers = map(program.buffer, program.params)
     return tuple(TensorSpec(b.name, b.dtype, b.shape, tuple(map(str, b.exists))) for b in buffers)
+
+
+def specs_from(data: Iterable[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
+    """The tensors of a call, of what ``dataclasses.asdict`` gave and JSON kept."""
+    return tuple(
+        TensorSpec(t["name"], t["dtype"], tuple(t["shape"]), tuple(t.get("told", ()))) for t in data
+    )
 
 
 class CTensor(ctypes.Structure):
@@ -243,19 +250,22 @@ def _module(library: Path) -> Any:
 
 
 @functools.cache
-def compile_launcher() -> Path:
-    """The launcher as a shared library, once in a process; raises LauncherError."""
+def compile_launcher(device_type: int = CUDA) -> Path:
+    """The launcher as a shared library, once in a process; raises LauncherError.
+
+    It is for AMD's driver where the device type is ROCM, else for NVIDIA's.
+    """
     command = c_compiler()
     if command is None:
         raise LauncherError(
             "launching GPU kernels takes a C compiler, and there is none",
             hint="install gcc or clang, or set CC",
         )
-    _kept.append(TemporaryFolder("cuda"))
+    _kept.append(TemporaryFolder("launcher"))
     path = _kept[-1].path / LIBRARY
     done = subprocess.run(
-        [command, "-O2", "-fPIC", "-shared", *include_options(), str(HERE / "launcher.c"),
-         "-o", str(path), *link_options(), "-ldl"],
+        [command, "-O2", "-fPIC", "-shared", *(["-DSEPTRAN_HIP"] if device_type == ROCM else []),
+         *include_options(), str(HERE / "launcher.c"), "-o", str(path), *link_options(), "-ldl"],
         capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     if done.returncode:

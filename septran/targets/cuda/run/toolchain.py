@@ -76,12 +76,19 @@ def compiler() -> Compiler:
     """Return what compiles CUDA here; raises NoCompilerError."""
     found = available()
     if found is None:
+        wish = os.environ.get(VARIABLE)
+        asked = f", as {VARIABLE} asks for {wish!r}" if wish else ""
         raise NoCompilerError(
-            "there is no compiler for CUDA: neither NVRTC nor nvcc is found",
+            f"there is no compiler for CUDA: neither NVRTC nor nvcc is found{asked}",
             hint=f"{INSTALL} (or a CUDA toolkit of 12.0 or later); CUDA text, tile programs and "
             "emulated runs (--emulate) need none",
         )
     return found
+
+
+def is_asked_for(variable: str = VARIABLE) -> bool:
+    """Whether the user has named a compiler or a device, without which something is wrong."""
+    return os.environ.get(variable, "none") not in ("", "none")
 
 
 def available() -> Compiler | None:

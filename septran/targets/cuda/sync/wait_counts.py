@@ -53,6 +53,13 @@ def _counts(context: Context) -> dict[tuple[str, object], int]:
     return found
 
 
+def runs(context: Context) -> Iterator[Iterator[Commit | Wait]]:
+    """The commits and waits of the kernel in order, at the least and greatest indices around it."""
+    for values in _corners(context):
+        found = _run(context, context.state.body, dict(values), context.indices.ranges)
+        yield (node for node, _ in found)
+
+
 def _inward(context: Context, channel: str) -> bool | None:
     """Whether it is a channel of cp.async loads; None where it has mbarriers."""
     ring = context.state.rings.get(channel)

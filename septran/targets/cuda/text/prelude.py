@@ -9,6 +9,9 @@ with in float32, so conversions are their only operations.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+
+from septran.targets.templates import filled
 
 BEGIN, END = "// --- prelude ---", "// --- end of the prelude ---"
 """Lines around it, for readers and for whoever brings types of their own."""
@@ -94,11 +97,11 @@ FLOATS = """\
 _LAST = re.compile(r"#define ushort unsigned short\n *#endif\n")
 
 
-def lighten(source: str) -> str:
-    """`source` as TVM prints it, with the prelude in the place of its headers."""
+def lighten(source: str, opening: Callable[[str], str]) -> str:
+    """`source` as TVM prints it, with `opening` of it in the place of its headers."""
     ends = list(_LAST.finditer(source))
     body = source[ends[-1].end() :] if ends else source
-    return f"{prelude(body)}\n{body.lstrip()}"
+    return f"{opening(body)}\n{body.lstrip()}"
 
 
 def prelude(body: str) -> str:
@@ -113,8 +116,7 @@ def prelude(body: str) -> str:
         parts.append(BFLOAT16)
     for kind, short in (("e4m3", "fp8_e4_t"), ("e5m2", "fp8_e5_t")):
         if words & {f"__nv_fp8_{kind}", short}:
-            text = FLOAT8.replace("@KIND@", kind).replace("@SHORT@", short)
-            parts.append(text.replace("@BITS@", FLOAT8_BITS[kind]))
+            parts.append(filled(FLOAT8, KIND=kind, SHORT=short, BITS=FLOAT8_BITS[kind]))
     if any(word.startswith("CUDART_") for word in words):
         parts.append(FLOATS)
     return f"{BEGIN}\n{''.join(parts)}{END}"

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
+from septran.dtypes import C_TYPES
 from septran.errors import TargetError
 from septran.simulator.commands import ADDRESS, DTYPES, EXTERNS, VALUE
 from septran.targets.dsa.code.vendor import POINTER, Vendor, floating, members
@@ -60,13 +61,6 @@ def reserved(vendor: Vendor) -> frozenset[str]:
     return frozenset((*KEYWORDS, *own, *macros, *called))
 
 
-C_TYPES: Mapping[str, str] = {
-    "bool": "uint8_t", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t",
-    "uint16": "uint16_t", "int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t",
-    "uint64": "uint64_t", "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
-    "float64": "double", "float8_e4m3fn": "uint8_t", "float8_e5m2": "uint8_t",
-}  # fmt: skip
-"""C types of elements; short floats are their bits."""
 BINARY: Mapping[str, tuple[str, int]] = {
     "Mul": ("*", 12), "Div": ("/", 12), "Mod": ("%", 12), "Add": ("+", 11), "Sub": ("-", 11),
     "LT": ("<", 9), "LE": ("<=", 9), "GT": (">", 9), "GE": (">=", 9), "EQ": ("==", 8),

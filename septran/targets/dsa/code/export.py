@@ -24,6 +24,7 @@ from septran.targets.base import LibraryPart
 from septran.targets.dsa.code.jit import rounded
 from septran.targets.dsa.code.recorder import BEGIN, TAKE, recorder_source
 from septran.targets.dsa.code.vendor import Vendor
+from septran.targets.templates import filled
 from septran.tile.nodes import TileProgram
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def export_program(part: LibraryPart, executable: DsaExecutable, folder: Path) -
         "CMakeLists.txt": "CMakeLists.txt", "build.sh": "build.sh", "README.md": "README.md",
     }  # fmt: skip
     for file, template in texts.items():
-        (folder / file).write_text(_filled(template, words), encoding="utf-8")
+        text = (TEMPLATES / template).read_text(encoding="utf-8")
+        (folder / file).write_text(filled(text, **words), encoding="utf-8")
     build = folder / "build.sh"
     build.chmod(build.stat().st_mode | stat.S_IXUSR)
     (folder / f"src/{name}.c").write_text(executable.source.text, encoding="utf-8")
@@ -59,11 +61,6 @@ def export_program(part: LibraryPart, executable: DsaExecutable, folder: Path) -
     for file, content in _data(part, executable, program).items():
         (folder / "examples/data" / file).write_bytes(content)
     return folder / f"include/{name}.h"
-
-
-def _filled(template: str, words: dict[str, str]) -> str:
-    text = (TEMPLATES / template).read_text(encoding="utf-8")
-    return re.sub(r"@(\w+)@", lambda found: words[found[1]], text)
 
 
 def _words(

@@ -55,12 +55,32 @@ def _reason(program: TileProgram, buffer: Buffer) -> str | None:
         if buffer.dtype in instruction.options.get("along_sum", ()):
             along = f"{instruction.name} reads {buffer.dtype} along the summed axis only"
             return None if region_summed else along
-    return _whole_rows(program, buffer, users)
-
-
-def _whole_rows(program: TileProgram, buffer: Buffer, users: Sequence[Node]) -> str | None:
-    """Return the reason if an engine can copy it only with its axes exchanged; else None."""
     copies = [n for n in users if isinstance(n, Copy) and n.target.buffer == buffer.name]
+    # Threads could exchange the axes, element by element; nobody needs it.
+    if all(_either(i) for i, _ in readers) and copies and all(map(_exchanged, copies)):
+        return f"so it lies in its source, and {copies[0].engine} moves vectors"
+    return _whole_rows(program, buffer, copies)
+
+
+def _either(instruction: Instruction | None) -> bool:
+    """Whether an instruction reads tiles in either order alike."""
+    return instruction is not None and bool(instruction.options.get("either_order"))
+
+
+def _exchanged(copy: Copy) -> bool:
+    """Whether the first axis of a tile lies side by side in its source."""
+    target, source = copy.target, copy.source
+    return target.is_plain and source.index[-1].coefficient(axis(0)) == 1
+
+
+def _turned(copy: Copy) -> Copy:
+    """The copy with its axes in the other order, those of the tile again: vectors lie along it."""
+    source, target = copy.source.transposed((1, 0)), copy.target.transposed((1, 0))
+    return replace(copy, source=source, target=target)
+
+
+def _whole_rows(program: TileProgram, buffer: Buffer, copies: Sequence[Copy]) -> str | None:
+    """Return the reason if an engine can copy it only with its axes exchanged; else None."""
     transposed = _with_transposed(program, buffer)
     mine = [_refused(program, c) for c in copies]
     its = [_refused(transposed, c) for c in _copies(transposed, buffer.name)]
@@ -102,6 +122,8 @@ def _copies(program: TileProgram, name: str) -> list[Copy]:
 
 def _with_transposed(program: TileProgram, buffer: Buffer) -> TileProgram:
     """Return the program with the buffer's axes exchanged wherever it is used."""
+    users = [n for n in nodes(program.body) if any(r.buffer == buffer.name for r in regions(n))]
+    by_threads = all(_either(i) for i, _ in _readers(program, buffer, users))
 
     def region(old: Region) -> Region:
         if old.buffer != buffer.name:
@@ -111,7 +133,9 @@ def _with_transposed(program: TileProgram, buffer: Buffer) -> TileProgram:
     def change(node: Node) -> tuple[Node, ...]:
         match node:
             case Copy():
-                return (replace(node, target=region(node.target), source=region(node.source)),)
+                copy = replace(node, target=region(node.target), source=region(node.source))
+                turned = by_threads and node.target.buffer == buffer.name
+                return (_turned(copy) if turned else copy,)
             case Compute():
                 return (replace(node, operands=tuple(map(region, node.operands))),)
             case _:

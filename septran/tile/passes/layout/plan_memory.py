@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from septran.errors import CapacityRefusal, TileError, raise_all
 from septran.machine.model import Memory
+from septran.task.tree import TunableValue
 from septran.tile.analyses.barriers import barriers
 from septran.tile.analyses.liveness import Life, liveness
 from septran.tile.analyses.temporaries import kept_for_temporaries
@@ -47,7 +48,7 @@ def plan_memory(program: TileProgram) -> TileProgram:
             hint = "smaller tiles would stay in it"
             remarks.append(Remark("missed", largest.name, message, hint, where, NAME))
         else:
-            error = OverCapacityError(message, where, hint=_hint(largest))
+            error = OverCapacityError(message, where, hint=_hint(program, largest, needed - limit))
             errors.append(error.of(memory.name, needed, limit))
     raise_all(errors)
     twins = _twins(plan)
@@ -68,10 +69,28 @@ def _twins(plan: Iterable[Placement]) -> dict[str, frozenset[str]]:
     return {name: frozenset(others) for name, others in found.items()}
 
 
-def _hint(largest: Buffer) -> str:
+def _hint(program: TileProgram, largest: Buffer, excess: int) -> str:
+    held = bytes_of(program, largest)
+    fitting = [
+        f"`{name}: {value}`"
+        for request in program.requests
+        for name, now in request.tunables
+        if now in largest.shape and (value := _smaller(now, held, excess))
+    ]
+    if fitting:
+        listed = " or ".join(dict.fromkeys(fitting))
+        return f"{listed} would fit, if it sets the shape of {largest.name}"
     if largest.stages > 1:
         return f"lower `pipeline`, or the tunables that set the shape of {largest.name}"
     return f"lower the tunables that set the shape of {largest.name}, or map it to another memory"
+
+
+def _smaller(value: TunableValue, held: int, excess: int) -> int:
+    """Return the half, quarter, ... of an extent of a buffer that leaves `excess` bytes, or 0."""
+    part = int(value) // 2 if isinstance(value, int) else 0
+    while part and held - held * part // int(value) < excess:
+        part //= 2
+    return part
 
 
 def capacity(program: TileProgram, memory: Memory) -> int | None:

@@ -1,13 +1,14 @@
 """TileLang's kernels through nvcc's PTX, with the tensor maps that its host code makes."""
 
-import ast
+import itertools
+import math
 import re
 
 import numpy as np
 import pytest
 
 from septran.emulator import MODES, emulate
-from septran.emulator.launch import CudaProgram, Pointer, ShapedLaunch, TensorMap
+from septran.emulator.launch import CudaProgram, Pointer, ScalarArgument, ShapedLaunch, TensorMap
 
 pytestmark = pytest.mark.slow
 _CALL = re.compile(r'^\s*T\.call_packed\("(\w+)", (.*)\)$', re.MULTILINE)
@@ -27,28 +28,48 @@ def tensor_map(words):
                      _SWIZZLES[swizzle], name)  # fmt: skip
 
 
+def launches(host, maps, scalars):
+    """The kernels that the host code calls, in order."""
+    for name, rest in _CALL.findall(host):
+        if not re.search(r"_kernel(_\d+)?$", name):
+            continue
+        words = [w.strip() for w in rest.split(",")]
+        given = list(itertools.takewhile(lambda w: not w.isdigit(), words))
+        sizes = [int(w) for w in words[len(given) :]]
+        shared = 0 if sizes[-2:] == [1, 1] else sizes.pop()  # where it is asked for at the call
+        *grid, x, y, z = sizes
+        arguments = tuple(
+            maps.get(w) or (ScalarArgument(w, scalars[w]) if w in scalars else Pointer(w, "", w))
+            for w in given
+        )
+        shape = (*grid, 1, 1)[:3]
+        yield ShapedLaunch(
+            name, math.prod(grid), x * y * z, 1, shared, arguments, shape, (x, y, z)
+        )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def run(produce, to_ptx, package):
     """`run(kernel, arrays, mode)` launches it as its host code does."""
 
-    def call(kernel, arrays, mode):
+    def call(kernel, arrays, mode, scalars=None):
         text, facts = produce("tilelang", "tilelang_kernels.py", kernel, "cu")
         root = package("tilelang")
         folders = [root / "src", root / "3rdparty" / "cutlass" / "include"]
-        ptx = to_ptx(text, "sm_90a", "-std=c++17", *(f"-I{f}" for f in folders))
-        calls = [(name, [w.strip() for w in rest.split(",")])
-                 for name, rest in _CALL.findall(facts["host"])]  # fmt: skip
-        maps = {w[0]: tensor_map(w) for name, w in calls if name.endswith("create_tiled")}
-        name, words = next((n, w) for n, w in calls if n.endswith("_kernel"))
-        given = [w for w in words if not w.isdigit()]
-        *grid, x, y, z, shared = (ast.literal_eval(w) for w in words[len(given) :])
-        arguments = tuple(maps.get(w) or Pointer(w, "", w) for w in given)
-        blocks = int(np.prod(grid))
-        launch = ShapedLaunch(
-            name, blocks, x * y * z, 1, shared, arguments, (*grid, 1, 1)[:3], (x, y, z)
-        )
-        program = CudaProgram(ptx, (launch,), (), tuple(arrays), (), "sm_90a")
-        return emulate(program, arrays, mode=mode, seed=11)
+        ptx = to_ptx(text, facts["arch"], "-std=c++17", *(f"-I{f}" for f in folders))
+        maps = {
+            words[0]: tensor_map(words)
+            for name, rest in _CALL.findall(facts["host"])
+            if name.endswith("create_tiled")
+            for words in [[w.strip() for w in rest.split(",")]]
+        }
+        values = {k: v for k, (_, v) in (scalars or {}).items()}
+        types = {k: dtype for k, (dtype, _) in (scalars or {}).items()}
+        called = tuple(launches(facts["host"], maps, types))
+        program = CudaProgram(
+            ptx, called, (), tuple(arrays), tuple(types.items()), facts["arch"]
+        )  # fmt: skip
+        return emulate(program, arrays, values, mode=mode, seed=11)
 
     return call
 

@@ -1,10 +1,12 @@
 """Lower a TileLang kernel for sm_90a without a GPU: its CUDA text, and the tensor maps it takes.
 
-    python tilelang_kernels.py gemm OUT    # writes OUT.cu and OUT.json
+    python tilelang_kernels.py gemm OUT       # writes OUT.cu and OUT.json
+    python tilelang_kernels.py FILE.py OUT    # of the one kernel in that module
 
 It runs where TileLang is, which must not be where the tests run: it brings its own TVM.
 """
 
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -81,13 +83,28 @@ def attention(H=2, S=256, D=64, BM=128, BN=64):
     return kernel
 
 
+def kernel_of(file):
+    """The kernel in a module of TileLang's, and the architecture that its first line names."""
+    spec = importlib.util.spec_from_file_location("module", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = [v for v in vars(module).values() if isinstance(v, tvm.tirx.PrimFunc)]
+    return found[0], "sm_80" if "a100" in module.__doc__ else "sm_90a"
+
+
 def main(name, out):
-    target = tvm.target.Target({"kind": "cuda", "arch": "sm_90a"})
+    if name.endswith(".py"):
+        program, arch = kernel_of(name)
+    else:
+        program, arch = {"gemm": gemm, "attention": attention}[name](), "sm_90a"
+    target = tvm.target.Target({"kind": "cuda", "arch": arch})
     with target:
-        lowered = tilelang.lower({"gemm": gemm, "attention": attention}[name](), target=target)
+        lowered = tilelang.lower(program, target=target)
     Path(f"{out}.cu").write_text(lowered.kernel_source)
     host = lowered.host_mod.script()
-    Path(f"{out}.json").write_text(json.dumps({"host": host, "version": tilelang.__version__}))
+    Path(f"{out}.json").write_text(
+        json.dumps({"host": host, "version": tilelang.__version__, "arch": arch})
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""A language server for mapping and machine files: ``septran lsp`` (``septran[lsp]``)."""

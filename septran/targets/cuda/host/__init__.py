@@ -1,0 +1,1 @@
+"""Kernels with a host program in C, for devices whose driver a program loads itself."""

@@ -1,0 +1,1 @@
+"""Kernels on a device that OpenCL's loader finds."""

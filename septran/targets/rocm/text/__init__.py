@@ -1,0 +1,1 @@
+"""HIP text: its prelude."""

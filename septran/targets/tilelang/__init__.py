@@ -1,0 +1,1 @@
+"""TileLang: the tile program as a program of another tile language."""

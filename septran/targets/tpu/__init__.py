@@ -1,0 +1,1 @@
+"""Pallas kernels for TPUs, as Python modules that JAX compiles, or interprets on a CPU."""
