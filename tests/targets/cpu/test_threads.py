@@ -16,7 +16,7 @@ import torch
 
 import septran
 from septran.targets.cpu.run import threads
-from septran.targets.cpu.run.launcher import PIECES, launcher
+from septran.targets.cpu.run.launcher import PIECES, SETTLING, SLOTS, launcher
 from septran.targets.cpu.run.threads import set_threads, usable_cores
 
 pytestmark = pytest.mark.one_width  # who runs a loop has nothing to do with the vectors in it
@@ -285,6 +285,89 @@ def test_after_a_launch_that_mostly_waited_a_thread_less_is_taken_for_a_while(so
     time.sleep(1.0)  # 16 times what was lost, and room
     assert launch(count) == 0
     assert set(counts[1:]) == {2 * PIECES}
+
+
+class Scheduler:
+    """A system whose threads all run on the first core of the mask until they are moved.
+
+    Its clock goes on when it is told to.
+    """
+
+    def __init__(self):
+        self.cores, self.places, self.asked = sorted(os.sched_getaffinity(0)), {}, []
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
+        where = ctypes.CFUNCTYPE(ctypes.c_int)(self.where)
+        clock = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int64))
+        self.time = time.monotonic_ns() + SETTLING
+        self.functions = {
+            "sched_getcpu": where, "sched_setaffinity": kind(self.move),
+            "clock_gettime": clock(self.tell),
+        }  # fmt: skip
+
+    def where(self):
+        return self.places.get(threading.get_native_id(), self.cores[0])
+
+    def move(self, _, size, mask):
+        bits = int.from_bytes(ctypes.string_at(mask, size), "little")
+        allowed = {core for core in range(8 * size) if bits >> core & 1}
+        if self.where() not in allowed:
+            self.places[threading.get_native_id()] = min(allowed)
+        self.asked.append(allowed)
+        return 0
+
+    def tell(self, _, time):
+        time[0], time[1] = divmod(self.time, 1_000_000_000)
+        return 0
+
+
+@pytest.fixture
+def scheduler(monkeypatch):
+    system, slots = Scheduler(), launcher().slots
+    before = {name: slots[SLOTS.index(name)] for name in system.functions}
+    for name, function in system.functions.items():
+        slots[SLOTS.index(name)] = ctypes.cast(function, ctypes.c_void_p).value
+    yield system
+    for name, address in before.items():
+        slots[SLOTS.index(name)] = address
+
+
+@several
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity on this system")
+@pytest.mark.parametrize("pool", ["torch", "tvm"])
+def test_a_thread_on_the_core_of_another_is_moved_once_in_a_while(softmax, scheduler, pool):
+    torch.set_num_threads(2)
+    set_threads(2)
+    openmp = launcher().slots[1]
+    if pool == "tvm":
+        launcher().part()
+    met = threading.Barrier(2)
+
+    def body(number, count):
+        # Both are there at once: none does the other's part.
+        if number in (0, count // 2):
+            met.wait(20)
+        return 0
+
+    def launched():
+        launcher().left_out.value = 0
+        assert launch(body, 0 if pool == "torch" else 2) == 0
+        return len(scheduler.asked)
+
+    try:
+        launched()
+        everywhere, [first] = set(scheduler.cores), set(scheduler.cores[:1])
+        assert scheduler.asked == [everywhere - {first}, everywhere]
+        assert len(scheduler.places) == 1
+        scheduler.time += SETTLING
+        assert launched() == 2  # they are apart
+        scheduler.places.clear()
+        assert launched() == 4
+        scheduler.places.clear()
+        assert launched() == 4  # so soon nobody is moved again
+        scheduler.time += SETTLING
+        assert launched() == 6
+    finally:
+        launcher().slots[1] = openmp
 
 
 @several

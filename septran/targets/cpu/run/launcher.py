@@ -9,7 +9,8 @@ takes those of threads that are late. Where another busy process has a core, a t
 taken for a while: OpenMP's threads spin for milliseconds at the end of every loop, and where two
 share a core, one keeps the other from arriving.
 
-In programs without torch's tensors, and where torch has no OpenMP, TVM's pool does. Code from a
+In programs without torch's tensors, and where torch has no OpenMP, TVM's pool does. Either way a
+thread that wakes on the core of another one of the loop is moved to a core of its own. Code from a
 cache or an archive calls the same launcher, as it looks the function up when it is loaded.
 """
 
@@ -37,6 +38,8 @@ SLOTS = (
     "TVMFFIErrorSetRaisedFromCStr",
     "clock_gettime",
     "sched_getaffinity",
+    "sched_getcpu",
+    "sched_setaffinity",
 )
 """The functions that ``launcher.ll`` calls, in its order. Without the second TVM's pool works."""
 
@@ -52,6 +55,9 @@ LOSS = 1_000_000
 """Nanoseconds without work, from which on a launch asks whether a thread is too many."""
 PATIENCE = 16
 """One thread less is taken for this many times the time that a launch lost."""
+SETTLING = 10_000_000
+"""Nanoseconds after a thread was moved to a core of its own in which no other one is: moving takes
+some ten microseconds, in vain where other processes have the cores."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,11 @@ def _launcher() -> Launcher:
     empty = tvm.get_global_func("codegen.LLVMModuleCreate")("llvm", "launcher")
     header = [s for s in empty.inspect_source("ll").splitlines() if s.startswith("target ")]
     text = Template(Path(__file__).with_name("launcher.ll").read_text(encoding="utf-8")).substitute(
-        pieces=PIECES, loss=LOSS, patience=PATIENCE, clock=time.CLOCK_MONOTONIC
+        pieces=PIECES,
+        loss=LOSS,
+        patience=PATIENCE,
+        settling=SETTLING,
+        clock=time.CLOCK_MONOTONIC,
     )
     with tempfile.NamedTemporaryFile("w", suffix=".ll") as file:
         file.write("\n".join([*header, text]))
@@ -121,7 +131,7 @@ def _launcher() -> Launcher:
     )
     runtime = ctypes.CDLL(None)  # TVM loads its own for everybody
     ffi = ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi())
-    for name in (SLOTS[0], "clock_gettime", "sched_getaffinity"):
+    for name in (SLOTS[0], "clock_gettime", *(s for s in SLOTS if s.startswith("sched_"))):
         made.slots[SLOTS.index(name)] = _address(runtime, name)
     raised = "TVMFFIErrorSetRaisedFromCStr"
     made.slots[SLOTS.index(raised)] = _address(ffi, raised)
