@@ -15,56 +15,21 @@ by products. Rows of softmax and norms have no products; theirs are cycles an el
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import septran
+from benchmarks.counted import CASES, OURS, Counted, chosen, table
 from benchmarks.gcn_listing import LANES, VECTOR_UNITS, Loop, kernel
 from septran.emulator.launch import CudaProgram
 from septran.machine.model import Machine
 from septran.targets.rocm.compile import HipCompiled, HipFigures, compile_text
 from septran.targets.rocm.occupancy import waves_at_a_time
 
-SQUARE = {"M": 4096, "N": 4096, "K": 4096}
-ROWS = {"M": 8192, "N": 4096}
-
-
-@dataclass(frozen=True)
-class GcnCase:
-    """One operator that is counted."""
-
-    family: str
-    operator: str
-    dtype: str
-    dims: Mapping[str, int] = field(default_factory=lambda: SQUARE)
-    static: Mapping[str, Any] = field(default_factory=dict)
-    instruction: str = "mfma"
-    """Of the machine file, for the throughput of its products; empty for none."""
-    elements: int = 0
-    """Elements of all rows, where there are no products."""
-
-
-def _heads(d: int) -> dict[str, int]:
-    return {"B": 4, "H": 16, "G": 16, "M": 4096, "N": 4096, "D": d}
-
-
-CASES = (
-    GcnCase("gemm_f16", "gemm", "float16", static={"trans_b": True}),
-    GcnCase("gemm_f16_rows", "gemm", "float16"),
-    GcnCase("gemm_bf16", "gemm", "bfloat16", static={"trans_b": True}),
-    GcnCase("gemm_int8", "gemm", "int8", static={"trans_b": True}, instruction="mfma_int8"),
-    GcnCase("gemm_int8_rows", "gemm", "int8", instruction="mfma_int8"),
-    GcnCase("gemm_fp8", "gemm", "float8_e4m3fn", static={"trans_b": True}),
-    GcnCase("gemm_f32", "gemm", "float32", instruction="mfma_float32"),
-    GcnCase("attention_64", "attention", "float16", _heads(64)),
-    GcnCase("attention_128", "attention", "float16", _heads(128)),
-    GcnCase("softmax", "softmax", "float16", ROWS, instruction="", elements=8192 * 4096),
-    GcnCase("layer_norm", "layer_norm", "float16", ROWS, instruction="", elements=8192 * 4096),
-    GcnCase("rms_norm", "rms_norm", "float16", ROWS, instruction="", elements=8192 * 4096),
-)  # fmt: skip
-"""Each family of `benchmarks.gpu` that has a rival without a GPU."""
+INSTRUCTIONS = {"int8": "mfma_int8", "float32": "mfma_float32"}
+"""Of the machine file by operands' type, for the throughput of their products; else `PLAIN`."""
+PLAIN = "mfma"
 
 
 @dataclass(frozen=True)
@@ -119,29 +84,19 @@ def main() -> None:
     parser.add_argument("--beside", type=Path, help="a folder with listings of others")
     parser.add_argument("--families", nargs="+", choices=[c.family for c in CASES])
     options = parser.parse_args()
-    chosen = [c for c in CASES if not options.families or c.family in options.families]
-    found = [row for case in chosen for row in rows(case, options.machine, options.beside)]
-    print(table(found))
+    cases = chosen(options.families)
+    found = [row for case in cases for row in rows(case, options.machine, options.beside)]
+    print(table(HEAD, found))
 
 
-def table(rows: list[Row]) -> str:
-    """As Markdown; the ratio is ours to the least of the others, by instructions."""
-    lines = [(*HEAD, "ratio"), ("---",) * (len(HEAD) + 1)]
-    for row in rows:
-        others = [r.cost for r in rows if r.family == row.family and r.side != "SepTran"]
-        ratio = f"{row.cost / min(others):.2f}" if others and row.side == "SepTran" else ""
-        lines.append((*row.cells(), ratio))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def rows(case: GcnCase, name: str, beside: Path | None) -> Iterator[Row]:
+def rows(case: Counted, name: str, beside: Path | None) -> Iterator[Row]:
     """Ours, and the others' whose listings are there."""
     machine, program = _program(case, name)
     compiled, launch = compile_text(program.source, program.arch, case.family), program.launches[0]
     lanes = launch.grid * launch.block
     for figures in compiled.figures:
         waves = waves_at_a_time(launch, figures, machine)
-        yield from _row(case, machine, "SepTran", compiled.assembly, figures, lanes, waves)
+        yield from _row(case, machine, OURS, compiled.assembly, figures, lanes, waves)
     # A program of `benchmarks.gcn_triton` is a row of four waves.
     lanes = case.dims.get("M", 0) * LANES * VECTOR_UNITS
     for path in sorted(beside.glob(f"{program.arch}.{case.family}.*.s")) if beside else []:
@@ -151,21 +106,21 @@ def rows(case: GcnCase, name: str, beside: Path | None) -> Iterator[Row]:
 
 
 def _row(
-    case: GcnCase, machine: Machine, side: str, text: str, figures: HipFigures,
+    case: Counted, machine: Machine, side: str, text: str, figures: HipFigures,
     lanes: int, waves: int | None,
 ) -> Iterator[Row]:  # fmt: skip
     loop, whole = kernel(text, figures.kernel)
-    if not case.instruction:
+    if case.elements:
         yield Row(case.family, side, figures, whole, 0.0, case.elements / lanes, waves)
     elif loop.products:
         # An instruction of 8-bit floats, which are others', is as fast as one of bytes.
-        own = "mfma_int8" if "8_" in loop.kind else case.instruction
+        own = "mfma_int8" if "8_" in loop.kind else INSTRUCTIONS.get(case.dtype, PLAIN)
         rate = machine.instruction(own).throughput or 1.0
         cycles = loop.products * VECTOR_UNITS / rate
         yield Row(case.family, side, figures, loop, cycles, 0.0, waves)
 
 
-def _program(case: GcnCase, name: str) -> tuple[Machine, CudaProgram]:
+def _program(case: Counted, name: str) -> tuple[Machine, CudaProgram]:
     stages = septran.produce_stages(
         case.operator, name, shapes=dict(case.dims), dtypes=case.dtype, static=dict(case.static)
     )

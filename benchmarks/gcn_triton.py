@@ -9,7 +9,7 @@ compares with the least.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -132,18 +132,25 @@ def kernels() -> Iterator[tuple[str, str, Any, dict[str, str], dict[str, Any], d
 
 def main(folder: str, arch: str) -> None:
     """Write a listing for each kernel that this architecture has types for."""
-    for family, name, function, types, given, options in kernels():
+    for family, name, made in compiled(kernels(), GPUTarget("hip", arch, LANES)):
+        Path(folder, f"{arch}.{family}.{name}.s").write_text(made.asm["amdgcn"], encoding="utf-8")
+
+
+def compiled(
+    chosen: Iterable[tuple[str, str, Any, dict[str, str], dict[str, Any], dict[str, Any]]],
+    target: GPUTarget,
+) -> Iterator[tuple[str, str, Any]]:
+    """Family, name, and what Triton made; a line is printed of what it cannot compile."""
+    for family, name, function, types, given, options in chosen:
         aligned = {
             (n,): [["tt.divisibility", 16]] for n, t in enumerate(types.values()) if t != "fp32"
         }
         signature = {**types, **dict.fromkeys(given, "constexpr")}
         source = ASTSource(fn=function, signature=signature, constexprs=given, attrs=aligned)
         try:
-            made = triton.compile(source, target=GPUTarget("hip", arch, LANES), options=options)
+            yield family, name, triton.compile(source, target=target, options=options)
         except Exception as error:  # of whichever of Triton's own parts
             print(f"{family} {name}: {type(error).__name__}: {str(error)[:200]}")
-            continue
-        Path(folder, f"{arch}.{family}.{name}.s").write_text(made.asm["amdgcn"], encoding="utf-8")
 
 
 if __name__ == "__main__":

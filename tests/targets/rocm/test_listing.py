@@ -1,6 +1,7 @@
 """`benchmarks.gcn`: instructions of a loop by pipe, and what they cost."""
 
 from benchmarks import gcn
+from benchmarks.counted import Counted, table
 from benchmarks.gcn_listing import kernel
 from septran.targets.rocm.compile import compile_text
 
@@ -51,10 +52,10 @@ def test_a_table_has_ours_beside_the_others_and_the_ratio(tmp_path, hip_compiler
     made = program("gemm", "float16", M=256, N=256, K=512)
     code = compile_text(made.source, "gfx942")
     (tmp_path / "gfx942.gemm_f16.again.s").write_text(code.assembly)
-    case = gcn.GcnCase("gemm_f16", "gemm", "float16", {"M": 256, "N": 256, "K": 512})
+    case = Counted("gemm_f16", "gemm", "float16", {"M": 256, "N": 256, "K": 512})
     rows = list(gcn.rows(case, "amd-mi300x", tmp_path))
     assert [row.side for row in rows] == ["SepTran", "again"]
     assert rows[0].matrix_cycles == rows[0].loop.products * 4 / 1024
-    lines = gcn.table(rows).splitlines()
+    lines = table(gcn.HEAD, rows).splitlines()
     assert lines[2].endswith("| 1.00 |")
     assert len({line.count("|") for line in lines}) == 1
