@@ -31,6 +31,7 @@ VIEWS = {
     "31_add_an_instruction": {"sep-timeline"},
     "40_a_real_model": set(),
     "41_a_decoder_on_every_machine": {"sep-timeline"},
+    "42_gradients": set(),
 }  # fmt: skip
 """The kinds of live views in each tutorial; those without are run by `notebooks/refresh.py`."""
 USED = ("00_quickstart", "20_read_a_mapping", "22_map_gemm_to_hopper", "23_compare_mappings")
