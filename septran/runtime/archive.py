@@ -28,7 +28,7 @@ from septran.runtime.library.load import is_library, load_library
 from septran.runtime.manifest import intact, write_manifest
 from septran.runtime.roofline import Roofline
 from septran.runtime.signature import Signature, Specialisation, TensorParam
-from septran.runtime.stages import NAMES, Stages, stage
+from septran.runtime.stages import NAMES, EditedStages, Stages, stage
 from septran.stage import Stage
 from septran.targets.registry import target_for
 from septran.task.tree import ScalarParam
@@ -166,6 +166,8 @@ def _fill(
     entries = []
     for number, specialisation in enumerate(compiled):
         stages, inside = specialisation.stages, folder / str(number)
+        if isinstance(stages, EditedStages):
+            stages.refuse("kernel.save")
         (inside / "stages").mkdir(parents=True)
         (inside / "target").mkdir()
         _save(signature.name, stages.executable, inside / "target")

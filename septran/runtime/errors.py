@@ -105,3 +105,9 @@ class NotPickledError(CallError):
     """A kernel was to be pickled, which holds machine code of this process."""
 
     code = "SEP618"
+
+
+class EditedCodeError(CallError):
+    """Generated code was to be edited where it is not compiled of text, or as none can be."""
+
+    code = "SEP619"

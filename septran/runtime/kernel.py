@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from septran.runtime.guard.check import run_guarded
 from septran.runtime.instrumented_call import instrumented_call
 from septran.runtime.library.export import export
 from septran.runtime.profile import Profile, measure, profile
-from septran.runtime.signature import Signature, Specialisation
+from septran.runtime.signature import Signature, Specialisation, edited, only_for
 from septran.runtime.stages import Stages
 from septran.runtime.warm import Warming, not_kept, warmed
 from septran.stage import Displayable, view
@@ -360,6 +361,21 @@ class Kernel(Displayable):
         self._latest()
         write_archive(
             argument_checks.as_path("path", path), self.signature, self.device, self.specialisations
+        )
+
+    def with_source(self, text: str) -> Kernel:
+        """Return the kernel of the latest compilation with its generated code edited.
+
+        It is called, checked and profiled as this one is, for the same shapes: the C of a DSA on
+        the simulator, a GPU's text on the emulator. ``stages.source.difference()`` shows what
+        differs. Raises EditedCodeError where the code is not compiled of text, and TargetError
+        where it does not compile.
+        """
+        argument_checks.require("text", text, str, "pass str(kernel.stages.source), edited")
+        found = edited(self.name, self._latest(), text)
+        others = partial(only_for, self.name, found)
+        return Kernel(
+            self.signature, others, logic=self.logic, device=self.device, compiled=(found,)
         )
 
     def explore(self) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from septran.runtime.errors import EditedCodeError
 from septran.runtime.roofline import Roofline
-from septran.runtime.stages import Stages
+from septran.runtime.stages import EditedStages, Stages
+from septran.targets.base import Editable
 from septran.task.tree import Param, ScalarParam
 
 
@@ -154,6 +156,34 @@ class Specialisation:
             shapes.get(t.name, t.shape) == t.shape and dtypes.get(t.name, t.dtype) == t.dtype
             for t in self.tensors
         )
+
+
+def edited(name: str, found: Specialisation, text: str) -> Specialisation:
+    """Return a compilation with its generated code edited; raises EditedCodeError."""
+    executable = found.stages.executable
+    if not isinstance(executable, Editable):
+        raise EditedCodeError(
+            f"the code of {name} is not compiled of its text",
+            hint="that of a DSA is, and with septran.compile(..., emulate=True) a GPU's",
+        )
+    stages = EditedStages(found.stages, executable.with_text(text))
+    return replace(found, stages=stages, use=UseMark())
+
+
+def only_for(
+    name: str,
+    found: Specialisation,
+    shapes: Mapping[str, tuple[int, ...]],
+    dtypes: Mapping[str, str],
+) -> Specialisation:
+    """Return the compilation where it is for these tensors; raises EditedCodeError."""
+    if found.accepts(shapes, dtypes):
+        return found
+    known = ", ".join(f"{t.name}: {t.dtype}{list(t.shape or ())}" for t in found.tensors)
+    raise EditedCodeError(
+        f"the code of {name} was edited for {known}",
+        hint="pass such tensors, or edit the code of another compilation",
+    )
 
 
 def _described(tensor: TensorParam) -> str:

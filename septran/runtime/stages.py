@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from septran.errors import nearest
+from septran.runtime.errors import EditedCodeError
 
 if TYPE_CHECKING:
     from septran.mapping.resolved import ResolvedMapping, Setting
@@ -147,3 +148,29 @@ class Stages:
             self._seconds[step.name] = elapsed - self._nested.pop()
             if self._nested:
                 self._nested[-1] += elapsed
+
+
+def _as_before(name: str) -> Callable[[EditedStages], Any]:
+    return lambda stages: stages._before[name]
+
+
+class EditedStages(Stages):
+    """The stages of a compilation whose generated code somebody has edited."""
+
+    def __init__(self, before: Stages, executable: Executable) -> None:
+        super().__init__(before.passes)
+        self._before, self._edited = before, executable
+
+    @stage
+    def executable(self) -> Executable:
+        """The edited code, compiled."""
+        return self._edited
+
+    def refuse(self, what: str) -> None:
+        """Raise EditedCodeError: what is kept or written elsewhere is what the compiler made."""
+        raise EditedCodeError(
+            f"the code of {self.source.name} was edited, and {what} keeps what was generated",
+            hint="save or export the kernel that was edited, and edit the file that this writes",
+        )
+
+    task_tree, mapping, tile_program, tensor_ir = (stage(_as_before(name)) for name in NAMES[:-1])

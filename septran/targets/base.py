@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,9 +56,19 @@ class Source(Stage):
     """Further texts by title, such as the assembly."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Figures by name: vector registers, spills, bytes of code."""
+    generated: str = ""
+    """The text before somebody edited it (`Kernel.with_source`); empty where nobody has."""
 
     def __str__(self) -> str:
         return self.text
+
+    def difference(self) -> str:
+        """What was edited, as a unified diff; empty where nothing was."""
+        before = (self.generated or self.text).splitlines()
+        changed = difflib.unified_diff(
+            before, self.text.splitlines(), "generated", "edited", lineterm="", n=1
+        )
+        return "\n".join(changed)
 
 
 class Executable(Protocol):
@@ -105,6 +116,14 @@ class SelfProfiling(Protocol):
 
         `program` is None for a kernel that was loaded from a file.
         """
+
+
+@runtime_checkable
+class Editable(Protocol):
+    """An executable whose text is compiled here, so that another text can take its place."""
+
+    def with_text(self, text: str) -> Executable:
+        """The same with `text` as its source; raises TargetError where it does not compile."""
 
 
 @runtime_checkable

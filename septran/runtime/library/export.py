@@ -23,6 +23,7 @@ from septran.runtime.errors import NotExportableError
 from septran.runtime.library.load import FORMAT, KEY, is_library
 from septran.runtime.manifest import MANIFEST, intact, write_manifest
 from septran.runtime.signature import Specialisation
+from septran.runtime.stages import EditedStages
 from septran.targets.base import (
     Exporting,
     LibraryPart,
@@ -152,7 +153,9 @@ def _written(folder: Path, write: Callable[[], Path]) -> Path:
 
 
 def _latest(kernel: Kernel) -> Specialisation:
-    _ = kernel.stages  # raises where there is none
+    stages = kernel.stages  # raises where there is none
+    if isinstance(stages, EditedStages):
+        stages.refuse("an export")
     return kernel.specialisations[-1]
 
 

@@ -41,6 +41,8 @@ class EmulatedExecutable:
     """The extents that calls tell."""
     language: str = "cuda"
     """What its text is, as `Source` has it."""
+    generated: str = ""
+    """The text before it was edited; empty where nobody has."""
     profiles: list[EmulatedProfile] = field(default_factory=list, repr=False, compare=False)
     """What the latest call did; empty before the first."""
 
@@ -76,7 +78,15 @@ class EmulatedExecutable:
     def source(self) -> Source:
         """The CUDA text that is emulated; it need not have been compiled for a GPU."""
         facts = kernel_facts(self.program, None, self.machine)
-        return Source(self.name, self.language, self.program.source, {}, facts)
+        text = self.program.source
+        return Source(self.name, self.language, text, {}, facts, self.generated)
+
+    def with_text(self, text: str) -> EmulatedExecutable:
+        """The kernels with their text edited; the first call finds what does not compile."""
+        before = self.generated or self.program.source
+        return replace(
+            self, program=replace(self.program, source=text), generated=before, profiles=[]
+        )
 
     def save(self, folder: Path) -> None:
         """There is nothing to keep; raises NotKeptError."""

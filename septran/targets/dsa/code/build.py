@@ -24,6 +24,7 @@ from septran.targets.call_sizes import CallSize, call_sizes
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import host_arch
 from septran.targets.dsa.code.codegen import LimitError, generate
+from septran.targets.dsa.code.edited import compiled, kept_origins
 from septran.targets.dsa.code.jit import JitProgram, recording
 from septran.targets.dsa.code.native import LIBRARY, CProgram, compile_code
 from septran.targets.dsa.code.toolchain import compiler
@@ -211,6 +212,17 @@ class DsaExecutable:
         if program is not None and self.sizes:
             program = at_lengths(program, [size.of(arguments) for size in self.sizes])
         return DsaProfile(self.name, run, stream, self.origins, program)
+
+    def with_text(self, text: str) -> DsaExecutable:
+        """The kernel with its C edited; raises NotCompiledError, CompileError.
+
+        `save` would keep what LLVM records of the C as it was generated, so it is not possible.
+        """
+        program = compiled(Vendor(self.machine), self.symbol, text, self.program)
+        before = self.source.generated or self.source.text
+        source = replace(self.source, text=text, generated=before)
+        origins = kept_origins(self.source.text, self.origins, text)
+        return replace(self, source=source, program=program, origins=origins, recording=None)
 
     def save(self, folder: Path) -> None:
         """The C, its library, TensorIR that records the same anywhere, and the machine."""

@@ -1,0 +1,48 @@
+"""Control programs that somebody has edited: their C, compiled again, and its origins."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+
+from septran.errors import TargetError
+from septran.targets.dsa.code.codegen import Code
+from septran.targets.dsa.code.native import CProgram, compile_code
+from septran.targets.dsa.code.vendor import Vendor
+
+
+class NotCompiledError(TargetError):
+    """Generated C was edited where no C compiler made the kernel."""
+
+    code = "SEP547"
+
+
+def compiled(vendor: Vendor, symbol: str, text: str, program: object) -> CProgram:
+    """The machine code of `text`, in the place of `program`; raises CompileError.
+
+    Raises NotCompiledError where `program` was not made of C.
+    """
+    if not isinstance(program, CProgram):
+        raise NotCompiledError(
+            f"LLVM made the commands of {symbol}, not a C compiler, so its C cannot be edited",
+            vendor.machine.location,
+            hint="install cc, gcc or clang, and let the header be compiled: `septran trust`",
+        )
+    return compile_code(vendor, Code(symbol, text, {}, ()), program.buffers, program.scalars)
+
+
+def kept_origins(before: str, origins: Mapping[int, str], after: str) -> dict[int, str]:
+    """Why the lines of `after` are there: as before, or because somebody edited them."""
+    return dict(_kept(before.splitlines(), origins, after.splitlines()))
+
+
+def _kept(
+    before: list[str], origins: Mapping[int, str], after: list[str]
+) -> Iterator[tuple[int, str]]:
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for kind, first, _, start, end in matcher.get_opcodes():
+        for number in range(start, end):
+            if kind != "equal":
+                yield number + 1, f"line {number + 1}, which was edited"
+            elif origin := origins.get(first + number - start + 1):
+                yield number + 1, origin
