@@ -46,8 +46,9 @@ def fuzz(
     """Run random programs: logic, mapping, machine, shapes and element types together.
 
     Each runs as CPU code of two vector widths, interpreted under adversarial schedules for
-    one of the machines, and on a simulated DSA with random delays or, if requested, on the
-    GPU emulator; every element is compared with the exact result by the error bound.
+    one of the machines, and as the machine's own code: on a simulated DSA with random delays,
+    by an OpenCL driver, by JAX for a TPU, or, if requested, on the GPU emulator. Every element
+    is compared with the exact result by the error bound.
     Failing programs are reduced, and written where one can read them.
 
     \b

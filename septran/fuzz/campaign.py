@@ -15,7 +15,7 @@ from typing import Any
 from septran.errors import Errors, SepTranError, is_fault_of_passes
 from septran.fuzz.cases import RandomCase, affordable, make_case
 from septran.fuzz.choices import Trace, simpler
-from septran.fuzz.executors import CaseFiles, ExecutorOptions, executors
+from septran.fuzz.executors import CaseFiles, ExecutorOptions, NotRunHereError, executors
 from septran.runtime.accuracy import WrongResultError
 from septran.tuning.cluster.work import cluster_worker, side_by_side
 from septran.tuning.measuring import MeasuringWorker
@@ -138,6 +138,8 @@ def run_case(case: RandomCase, options: ExecutorOptions | None = None) -> CaseOu
             try:
                 worst = max(worst, run(files))
                 ran.append(name)
+            except NotRunHereError:
+                continue
             # Before its base class: a result that is wrong is no refusal.
             except WrongResultError as error:
                 return CaseOutcome(case, "wrong", name, str(error), worst, tuple(ran))

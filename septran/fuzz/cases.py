@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from septran import operators
+from septran.backends import backend_of
 from septran.dtypes import is_float, numpy_dtype
 from septran.errors import LogicError, SepTranError
 from septran.fuzz import (
@@ -32,6 +33,7 @@ from septran.fuzz import (
 from septran.fuzz.choices import Choices, Trace
 from septran.fuzz.programs import EXTENTS, Input, RandomLogic
 from septran.fuzz.renaming import renamed
+from septran.machine.loader import load_machine
 from septran.request import extents
 from septran.runtime.work import steps as steps_of
 from septran.task.frontend.definition import Task
@@ -41,7 +43,10 @@ from septran.task.trace.dims import named_dims
 from septran.task.trace.inference import complete, written
 from septran.task.trace.tracing import trace
 
-MACHINES = ("cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100")
+MACHINES = (
+    "cpu-x86", "dsa-sim", "npu-cube", "nvidia-h200", "nvidia-a100", "amd-mi300x", "opencl-generic",
+    "tpu-v5e",
+)  # fmt: skip
 FAMILIES = (
     programs.rows, programs.elementwise, programs.products, programs.chains, programs.moves,
     nests.grams, nests.scans, nests.statistics, nests.pairs, slices.slices, slices.windows,
@@ -133,7 +138,8 @@ def make_case(seed: int, trace: Trace | None = None) -> RandomCase:
     values = c.of(("normal", "exact", "corners"))
     if source.kind in ("rows", *operators.names()) and values == "corners":
         values = "normal"  # one infinity makes whole rows NaN, and says nothing
-    dynamic = _dynamic(c, source, tunables) if c.chance(25) else {}
+    told = c.chance(25) and backend_of(load_machine(machine).backend).dynamic
+    dynamic = _dynamic(c, source, tunables) if told else {}
     return RandomCase(
         seed, c.trace, source.kind, source.text, machine, mappings, text, source.inputs, values,
         dict(source.static), tunables, dynamic,

@@ -11,7 +11,6 @@ import yaml
 from septran.backends import backend_of
 from septran.fuzz.choices import Choices
 from septran.machine.loader import mappings_root
-from septran.targets.registry import has_emulator
 
 # libyaml's give the same in a tenth of the time; PyYAML may be built without it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -30,6 +29,9 @@ _MEMORIES: Mapping[str, tuple[str, ...]] = {
     "npu-cube": ("UB", "L1", "L0C", "NONE", "GLOBAL"),
     "nvidia-h200": ("REGISTER", "SHARED", "NONE", "GLOBAL"),
     "nvidia-a100": ("REGISTER", "SHARED", "NONE", "GLOBAL"),
+    "amd-mi300x": ("REGISTER", "SHARED", "NONE", "GLOBAL"),
+    "opencl-generic": ("REGISTER", "SHARED", "NONE", "GLOBAL"),
+    "tpu-v5e": ("VMEM", "NONE", "HBM"),
 }
 _SCHEDULES: Mapping[str, tuple[str, ...]] = {
     "cpu-x86": (),
@@ -40,6 +42,9 @@ _SCHEDULES: Mapping[str, tuple[str, ...]] = {
         "raster: 2", "overlap: true", "roles: {consumers: 1}", "cluster: 2", "cluster: [2, 1]",
     ),
     "nvidia-a100": ("pipeline: 1", "pipeline: 2", "pipeline: 3", "raster: 2"),
+    "amd-mi300x": ("pipeline: 1", "pipeline: 2", "raster: 2"),
+    "opencl-generic": ("raster: 2",),
+    "tpu-v5e": ("pipeline: 1", "pipeline: 3"),
 }  # fmt: skip
 _BINDINGS: Mapping[str, tuple[str, ...]] = {
     "cpu-x86": ("scalar",),
@@ -47,6 +52,9 @@ _BINDINGS: Mapping[str, tuple[str, ...]] = {
     "npu-cube": (),
     "nvidia-h200": ("simt", "mma_sync"),
     "nvidia-a100": ("simt",),
+    "amd-mi300x": ("simt",),
+    "opencl-generic": (),
+    "tpu-v5e": (),
 }
 TILES = (32, 16, 64, 8, 24, 48, 128, 3, 1)
 TUNABLES = ("block_M", "block_N", "block_K", "block_rows")
@@ -112,7 +120,8 @@ def _alignment(c: Choices, document: dict[str, Any]) -> None:
 
 def _units(c: Choices, document: dict[str, Any]) -> None:
     levels = [p for p in document["processors"].values() if isinstance(p, dict) and "of" in p]
-    if not has_emulator(document["backend"]):
+    # Who runs a TPU's code has one core; a GPU's blocks run one after another.
+    if document["backend"] == "cpu" or backend_of(document["backend"]).simulated:
         levels[0]["count"] = c.of((1, 2, 3, 5))
 
 

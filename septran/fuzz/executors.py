@@ -22,12 +22,17 @@ from septran.runtime.kernel import Kernel
 from septran.runtime.signature import Specialisation
 from septran.runtime.stages import Stages
 from septran.simulator.timing.random_delays import VARIABLE
+from septran.targets.base import Untimed
 from septran.targets.cpu.run.isa import other_width
-from septran.targets.registry import has_emulator
+from septran.targets.registry import has_emulator, target_for
 from septran.tile.interpret.interpreter import interpret
 
 DELAY_SEEDS = 2
 """The number of seeds of random delays with which a simulated DSA runs a case, besides none."""
+
+
+class NotRunHereError(Exception):
+    """This host has nobody who could run the code; it was compiled."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +103,11 @@ def executors(case: RandomCase, options: ExecutorOptions) -> Mapping[str, Run]:
     backend = load_machine(case.machine).backend
     if backend_of(backend).simulated:
         found["simulator"] = _simulator
-    elif options.emulate and has_emulator(backend):
-        found["emulator"] = _emulator
+    elif has_emulator(backend):
+        if options.emulate:
+            found["emulator"] = _emulator
+    elif target_for(backend).missing() is None:
+        found["code"] = _code
     return found
 
 
@@ -203,6 +211,15 @@ def simulated(kernel: Kernel, arrays: Mapping[str, Any], seed: int) -> float:
         with _environment(VARIABLE, str(delays)):
             worst = max(worst, checked(kernel, arrays))
     return worst
+
+
+def _code(files: CaseFiles) -> float:
+    """Run generated code by another's driver or interpreter, where this host has one."""
+    kernel = _kernel(files, files.case.machine, files.machine)
+    executable = _specialised(kernel, files.case).stages.executable
+    if isinstance(executable, Untimed) and executable.missing():
+        raise NotRunHereError
+    return checked(kernel, files.case.arrays())
 
 
 def _emulator(files: CaseFiles) -> float:

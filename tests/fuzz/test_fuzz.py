@@ -24,12 +24,15 @@ from septran.fuzz import (
 )
 from septran.fuzz.cases import MACHINES, MOST_ELEMENTS, bounded, extents
 from septran.runtime.accuracy import WrongResultError
+from septran.targets.registry import target_for
 from septran.tile.nodes import Copy, rewrite
 from septran.tile.verify.lost_writes import LostWriteError
 from tests.tiers import slow_but
 
 FIRST = 20_000
 """Seeds of the suite; `septran fuzz` takes any others."""
+GRAMS = (71, 5, 39, 4, 1, 17, 12, 93, 0, 0, 35, 2, 1, 0, 2, 3, 1, 22, 0, 45)
+"""The draws of a program by which a mistake was found."""
 DRAWN = 1200
 """Seeds whose cases are made and looked at, but not run."""
 drawn = cache(make_case)
@@ -73,6 +76,23 @@ def test_code_for_gpus_is_emulated(machine):
 def test_more_code_for_gpus_is_right(number):
     found = run_case(drawn(for_gpus()[number]), ExecutorOptions(emulate=True))
     assert found.kind in ("right", "rejected"), str(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("machine", "executor"),
+    [("amd-mi300x", "emulator"), ("opencl-generic", "code"), ("tpu-v5e", "code")],
+)
+def test_other_machines_run_their_own_code(machine, executor):
+    pytest.importorskip("jax" if machine == "tpu-v5e" else "numpy")
+    cases = (c for c in map(drawn, range(FIRST, FIRST + 200)) if c.machine == machine)
+    ran = set()
+    for case in itertools.islice(cases, 4):
+        found = run_case(case, ExecutorOptions(emulate=True))
+        assert found.kind in ("right", "rejected"), str(found)
+        ran |= set(found.ran)
+    if machine != "opencl-generic" or target_for("opencl").missing() is None:
+        assert executor in ran
 
 
 @pytest.mark.slow
@@ -154,7 +174,9 @@ def test_sums_that_pass_through_two_memories_are_drawn(monkeypatch, tmp_path):
         before, loop, after = hoist(self, loop, outer)
         return before, loop, after[::-1]
 
-    files = executors.CaseFiles.write(make_case(3_001_396), tmp_path)
+    case = make_case(3_001_396, GRAMS)
+    assert (case.kind, case.machine) == ("grams", "npu-cube")
+    files = executors.CaseFiles.write(case, tmp_path)
     assert executors._interpreter(files) <= 1
     monkeypatch.setattr(eliminate_copies._Elimination, "_hoist", forwards)
     with pytest.raises(LostWriteError):
