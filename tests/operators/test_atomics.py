@@ -20,6 +20,10 @@ MACHINES = (
     "cpu-x86", pytest.param("nvidia-a100", marks=pytest.mark.slow),
     "nvidia-h200",
 )  # fmt: skip
+OTHERS = (
+    "cpu-x86", pytest.param("nvidia-a100", marks=pytest.mark.slow), "nvidia-h200",
+    pytest.param("amd-mi300x", marks=pytest.mark.slow), pytest.param("opencl-generic"),
+)  # fmt: skip
 
 
 @task.define(leaf=True)
@@ -49,7 +53,7 @@ def rows_of_an_index(W: task.Out["V", "D"], G: task.In["T", "D"], index: task.In
 def compiled(logic, machine, sizes, dtype="float32", **static):
     return septran.compile(
         logic, machine, shapes=sizes, dtypes=dtype, static=static, tunables=ATOMIC,
-        emulate=machine.startswith("nvidia"),
+        emulate=machine.startswith(("nvidia", "amd")),
     )  # fmt: skip
 
 
@@ -132,17 +136,13 @@ def test_a_type_that_no_atomic_addition_has_is_refused():
         compiled(columns, "cpu-x86", {"M": 22, "N": 70}, "float16")
 
 
-def test_a_maximum_of_floats_is_refused():
-    with pytest.raises(TunableError, match="joined by 'max', which is atomic for integers"):
-        compiled(columns, "cpu-x86", {"M": 22, "N": 70}, function="max")
-
-
 @pytest.mark.parametrize("function", ["max", "min"])
-@pytest.mark.parametrize("machine", MACHINES)
-def test_the_extremes_of_integers_are_joined_at_one_time(machine, function):
-    kernel = compiled(columns, machine, {"M": 22, "N": 70}, "int32", function=function)
+@pytest.mark.parametrize("machine", OTHERS)
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_extremes_are_joined_at_one_time(machine, function, dtype):
+    kernel = compiled(columns, machine, {"M": 22, "N": 70}, dtype, function=function)
     rng = np.random.default_rng(0)
-    x, y = (rng.integers(-90, 90, s).astype("int32") for s in ((22, 70), (70,)))
+    x, y = (rng.integers(-90, 90, s).astype(dtype) for s in ((22, 70), (70,)))
     parts = np.stack([x[n : n + 4].sum(axis=0) for n in range(0, 22, 4)])
     pick = np.maximum if function == "max" else np.minimum
     wanted = pick(y, pick.reduce(parts))
@@ -153,16 +153,61 @@ def test_the_extremes_of_integers_are_joined_at_one_time(machine, function):
     assert not any("parts" in buffer.name for buffer in program.buffers)
 
 
+@pytest.mark.parametrize("function", ["max", "min"])
+@pytest.mark.parametrize("machine", OTHERS)
+def test_nan_is_the_extreme_wherever_it_is(machine, function):
+    """Of either sign, in what is there before or in a part; infinities and zeros are numbers."""
+    kernel = compiled(columns, machine, {"M": 12, "N": 8}, function=function)
+    x, y = np.zeros((12, 8), "float32"), np.zeros(8, "float32")
+    nan = np.float32(np.nan)
+    y[:] = [nan, -nan, 0, 0, 0, -1, -np.inf, np.inf]
+    x[3, 2], x[11, 3], x[5, 4], x[6, 7] = nan, -nan, np.inf, -np.inf
+    x[:, 5] = -3
+    parts = np.stack([x[n : n + 4].sum(axis=0) for n in range(0, 12, 4)])
+    pick = np.maximum if function == "max" else np.minimum
+    wanted = pick(y, pick.reduce(parts))
+    assert np.isnan(wanted).sum() == 4
+    found = septran.interpret(kernel.stages.tile_program, {"X": x, "Y": y.copy()})["Y"]
+    np.testing.assert_array_equal(found, wanted)
+    kernel(x, out=y)
+    np.testing.assert_array_equal(y, wanted)
+
+
 @pytest.mark.parametrize("function", ["max", "min", "sum"])
-def test_threads_that_join_long_integers_lose_nothing(function):
-    kernel = compiled(columns, "cpu-x86", {"M": 4000, "N": 300}, "int64", function=function)
-    x = np.random.default_rng(0).integers(-(2**40), 2**40, (4000, 300))
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+def test_threads_that_join_to_the_same_elements_lose_nothing(function, dtype):
+    kernel = compiled(columns, "cpu-x86", {"M": 4000, "N": 300}, dtype, function=function)
+    reach = 2**40 if dtype == "int64" else 2**11  # of which float32 has each sum
+    x = np.random.default_rng(0).integers(-reach, reach, (4000, 300)).astype(dtype)
     parts = x.reshape(1000, 4, 300).sum(axis=1)
     reduce = {"max": np.max, "min": np.min, "sum": np.sum}[function]
     for _ in range(5):
-        y = np.ones(300, "int64")
+        y = np.ones(300, dtype)
         kernel(x, out=y)
-        np.testing.assert_array_equal(y, reduce(np.vstack([np.ones((1, 300), "int64"), parts]), 0))
+        np.testing.assert_array_equal(y, reduce(np.vstack([np.ones((1, 300), dtype), parts]), 0))
+
+
+@pytest.mark.parametrize(
+    ("said", "instead"),
+    [
+        ("held @BEYOND@ value ||", "true ||"),
+        ("|| held != held", ""),
+        ("seen, wanted", "seen, seen"),
+    ],
+    ids=["gives up", "NaN is lost", "nothing is written"],
+)
+def test_a_mistake_in_an_exchange_is_found(monkeypatch, said, instead):
+    from septran.targets.cuda.text import atomics
+
+    text = atomics._EXTREME
+    assert text.count(said) == 1
+    monkeypatch.setattr(atomics, "_EXTREME", text.replace(said, instead))
+    kernel = compiled(columns, "nvidia-a100", {"M": 22, "N": 70}, function="max")
+    x, y = np.ones((22, 70), "float32"), np.zeros(70, "float32")
+    y[7] = np.nan
+    exact = np.maximum(y, 4.0)
+    kernel(x, out=y)
+    assert not np.array_equal(y, exact, equal_nan=True)
 
 
 def test_two_ways_to_join_parts_to_one_tensor_have_an_order():

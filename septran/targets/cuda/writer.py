@@ -8,6 +8,7 @@ from tvm import tirx
 from tvm.ir import StringImm
 
 from septran.targets.cuda.dialect import CUDA, Dialect
+from septran.targets.cuda.text.atomics import atomic_name
 from septran.targets.lower.writer import Expr, Writer, flat_buffer
 
 NOTE = "septran_note"
@@ -30,7 +31,7 @@ class CudaWriter(Writer):
 
     def join_at_once(self, function: str, buffer: Any, index: Expr, value: Expr) -> None:
         """Join to an element in memory at once: of threads that do so at one time none is lost."""
-        name = {"sum": "atomicAdd", "max": "atomicMax", "min": "atomicMin"}[function]
+        name = atomic_name(function, str(buffer.dtype))
         self.evaluate(tirx.call_extern(buffer.dtype, name, buffer.ptr_to([index]), value))
 
     def allocate(self, stem: str, elements: int, dtype: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from septran.dtypes import is_float
 from septran.ir import expressions as ex
 from septran.mapping.keys import PIPELINE
 from septran.targets.tilelang.context import TileLangContext, number
@@ -122,6 +123,8 @@ class KernelBody:
         value = node.expression or ex.Load(source, context.buffer(source.buffer).dtype)
         value = elements.without_reductions(value)
         held = context.buffer(target.buffer).dtype
+        if function != "sum" and is_float(held):
+            raise unsupported(node.origin, f"TileLang's atomic_{function} leaves out NaN")
         with context.elements(target.shape) as at:
             text = elements.typed(value, at, held)
             call = f"T.{_ATOMICS[function]}({context.element(target, at)}, {text})"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from septran.dtypes import is_float
 from septran.errors import nearest
 from septran.ir.index import Index, Var, axis, is_axis
 from septran.ir.scans import neutral, scan_dtype
@@ -52,16 +51,14 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
     its own for its part, and the parts are joined after the loops, in the order of iterations. So
     results are the same in every run and on every machine.
 
-    Where the tunable ``reduction`` is ``atomic``, parts of a sum, or of a maximum or minimum of
-    integers, are joined as iterations come to it, in whatever order, by a machine's instruction
-    for the primitive ``accumulate``.
+    Where the tunable ``reduction`` is ``atomic``, parts are joined as iterations come to it, in
+    whatever order, by a machine's instruction for the primitive ``accumulate``.
 
     `target` may be a row that an element of a tensor of integers chooses: ``C[index[t]]``.
 
     Raises:
         UnknownPrimitiveError: another function than ``sum``, ``max`` and ``min``.
-        TunableError: ``reduction`` is neither ``ordered`` nor ``atomic``, or ``atomic`` for the
-            maximum or minimum of floats.
+        TunableError: ``reduction`` is neither ``ordered`` nor ``atomic``.
         ReadOnlyError: several rows are chosen by an index at one time.
         ShapeError: the two differ in shape, or nobody knows how many iterations there are.
     """
@@ -89,7 +86,7 @@ def reduce_into(target: Tile, part: Tile, function: str = "sum") -> None:
     if not _over(frame, target.view):
         _joined(frame, target, part, function)
         return
-    if _is_atomic(function, target):
+    if _is_atomic():
         _joined(frame, target, part, function, at_once=True)
         return
     slot = _slot(frame, target, part, function)
@@ -113,7 +110,7 @@ def _joined(
         frame.joining = False
 
 
-def _is_atomic(function: str, target: Tile) -> bool:
+def _is_atomic() -> bool:
     """Return whether the mapping wants parts to be joined in whatever order they come."""
     way = tunable("reduction", WAYS[0])
     if way not in WAYS:
@@ -121,13 +118,6 @@ def _is_atomic(function: str, target: Tile) -> bool:
             f"tunable reduction is {way!r}, not {' or '.join(WAYS)}",
             Location.of_caller(),
             hint="`ordered` gives the same bits each time, `atomic` adds parts as they come",
-        )
-    # A float may be NaN, which no machine's instruction for the greater of two hands on.
-    if way == "atomic" and function != "sum" and is_float(target.own_dtype):
-        raise TunableError(
-            f"{target.own_dtype} parts are joined by {function!r}, which is atomic for integers",
-            Location.of_caller(),
-            hint="write `tunables: {reduction: ordered}` in a rule for this task",
         )
     return bool(way == "atomic")
 

@@ -17,6 +17,9 @@ from septran.tile.nodes import Buffer, Compute
 
 _KINDS = {"float32": "float", "float64": "double", "int32": "i32", "int64": "i64"}
 """LLVM's type of each element type that a machine file may list."""
+_OF_INTEGERS = {"sum": "add", "max": "max", "min": "min"}
+_OF_FLOATS = {"sum": "fadd", "max": "fmaximum", "min": "fminimum"}
+"""Its operations; ``fmax`` would leave out NaN."""
 
 
 def emit_atomic_adds(context: Context, nodes: Sequence[Compute], private: Sequence[Buffer]) -> None:
@@ -36,8 +39,8 @@ def emit_atomic_adds(context: Context, nodes: Sequence[Compute], private: Sequen
 
 def _declared(writer: Writer, dtype: str, function: str) -> str:
     """Return the function for a type, which TVM has no word for, in LLVM's own."""
-    kind, operation = _KINDS[dtype], "add" if function == "sum" else function
-    operation = f"f{operation}" if is_float(dtype) else operation
+    kind = _KINDS[dtype]
+    operation = _OF_FLOATS[function] if is_float(dtype) else _OF_INTEGERS[function]
     name = f"septran_atomic_{function}_{dtype}"
     # No order with other addresses is needed: whoever reads the results waits for all threads.
     writer.functions[name] = f"""\

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from septran.targets.cuda.text.atomics import atomics
 from septran.targets.templates import filled
 
 BEGIN, END = "// --- prelude ---", "// --- end of the prelude ---"
@@ -105,7 +106,7 @@ def lighten(source: str, opening: Callable[[str], str]) -> str:
 
 
 def prelude(body: str) -> str:
-    """The types that `body` uses."""
+    """The types and functions that `body` uses."""
     words = set(re.findall(r"\w+", body))
     parts = [INTEGERS]
     if "CUtensorMap" in words:
@@ -119,4 +120,5 @@ def prelude(body: str) -> str:
             parts.append(filled(FLOAT8, KIND=kind, SHORT=short, BITS=FLOAT8_BITS[kind]))
     if any(word.startswith("CUDART_") for word in words):
         parts.append(FLOATS)
+    parts += atomics(words)
     return f"{BEGIN}\n{''.join(parts)}{END}"

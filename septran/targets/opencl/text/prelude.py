@@ -96,9 +96,14 @@ inline int septran_atomic_min_int(volatile __global int* place, int value) {
   return atomic_min(place, value);
 }
 """,
+    "septran_atomic_add_long": """\
+inline long septran_atomic_add_long(volatile __global long* place, long value) {
+  return atom_add(place, value);
+}
+""",
 }
 EXCHANGE = """\
-// By compare and exchange: OpenCL 1.2 has no atomic sum of floats.
+// By compare and exchange: OpenCL 1.2 has nothing else for floats, and not always for long.
 inline {kind} septran_atomic_{name}_{kind}(volatile __global {kind}* place, {kind} value) {{
   {bits} seen = *(volatile __global {bits}*)place, old;
   do {{
@@ -114,20 +119,23 @@ _JOINS = {
     "max": "as_{kind}(old) >= value || as_{kind}(old) != as_{kind}(old) ? as_{kind}(old) : value",
     "min": "as_{kind}(old) <= value || as_{kind}(old) != as_{kind}(old) ? as_{kind}(old) : value",
 }
-_BITS = {"float": ("uint", "atomic_cmpxchg"), "double": ("ulong", "atom_cmpxchg")}
+_BITS = {
+    "float": ("uint", "atomic_cmpxchg"), "double": ("ulong", "atom_cmpxchg"),
+    "long": ("ulong", "atom_cmpxchg"),
+}  # fmt: skip
 
 
 def prelude(body: str) -> str:
     """The functions that `body` uses."""
     words = set(re.findall(r"\w+", body))
-    floats = {f"septran_atomic_{name}_{kind}": (name, kind) for name in _JOINS for kind in _BITS}
+    joins = {f"septran_atomic_{name}_{kind}": (name, kind) for name in _JOINS for kind in _BITS}
     parts = [OPENING]
     if "double" in words:
         parts.append(DOUBLE)
-    if any(word in floats and word.endswith("double") for word in words):
+    if any(word in joins and word.endswith(("double", "long")) for word in words):
         parts.append(LONG_ATOMICS)
     parts += [text for name, text in PARTS.items() if name in words]
-    parts += [_exchange(*pair) for word, pair in floats.items() if word in words]
+    parts += [_exchange(*p) for word, p in joins.items() if word in words and word not in PARTS]
     return f"{BEGIN}\n{''.join(parts)}{END}"
 
 

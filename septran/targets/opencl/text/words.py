@@ -27,7 +27,7 @@ _MATHEMATICS = re.compile(
 )
 _INTEGER = re.compile(r"(u?int)(8|16|32|64)_t")
 _OTHERS: Mapping[str, str] = {"__longlong_as_double": "as_double"}
-_ATOMICS: Mapping[str, str] = {"atomicAdd": "add", "atomicMax": "max", "atomicMin": "min"}
+_ATOMIC = re.compile(r"atomic(Add|Max|Min)|septran_atomic_(sum|max|min)_\w+")
 _NAMES: Mapping[str, str] = {
     "bool": "bool", "int8": "char", "uint8": "uchar", "int16": "short", "uint16": "ushort",
     "int32": "int", "uint32": "uint", "int64": "long", "uint64": "ulong",
@@ -93,8 +93,9 @@ class _Words:
 
     def _extern(self, node: Any, dtype: str) -> Any:
         name, operands = str(node.args[0].value), node.args[1:]
-        if name in _ATOMICS:
-            called = f"septran_atomic_{_ATOMICS[name]}_{_NAMES[dtype]}"
+        if joins := _ATOMIC.fullmatch(name):
+            function = (joins[1] or joins[2]).lower().replace("sum", "add")
+            called = f"septran_atomic_{function}_{_NAMES[dtype]}"
             return tirx.call_extern(dtype, called, *operands)
         renamed = _OTHERS.get(name, name)
         if whole := _INTEGER.fullmatch(name):

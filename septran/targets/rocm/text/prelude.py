@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from septran.targets.cuda.text.atomics import atomics
 from septran.targets.cuda.text.prelude import BEGIN, END, FLOATS, INTEGERS
 from septran.targets.templates import filled
 
@@ -38,6 +39,20 @@ __device__ __forceinline__ void __syncthreads() {
 template <class T>
 __device__ __forceinline__ T atomicAdd(T* place, T value) {
   return __hip_atomic_fetch_add(place, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T>
+__device__ __forceinline__ T atomicMax(T* place, T value) {
+  return __hip_atomic_fetch_max(place, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T>
+__device__ __forceinline__ T atomicMin(T* place, T value) {
+  return __hip_atomic_fetch_min(place, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <class T>
+__device__ __forceinline__ T atomicCAS(T* place, T seen, T wanted) {
+  __hip_atomic_compare_exchange_strong(place, &seen, wanted, __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                       __HIP_MEMORY_SCOPE_AGENT);
+  return seen;
 }
 #define __float_as_int(x) __builtin_bit_cast(int, x)
 #define __float_as_uint(x) __builtin_bit_cast(unsigned, x)
@@ -185,6 +200,7 @@ def prelude(body: str) -> str:
         words.add("rintf")
     if any(word.startswith("CUDART_") for word in words):
         shared.append(FLOATS)
+    shared += atomics(words)
     opening = f"namespace septran {{\n{UNDEFINED}{KEYWORDS}"
     machine = [opening, *_vectors(words), *_functions(words)]
     if "septran_exp2" in words:
