@@ -27,6 +27,7 @@ VIEWS = {
     "23_compare_mappings": {"sep-comparison", "sep-progress-view"},
     "24_describe_your_own_dsa": set(),
     "25_cpu_microkernels": set(),
+    "26_debug_a_dsa": set(),
     "30_write_a_pass": {"sep-explorer"},
     "31_add_an_instruction": {"sep-timeline"},
     "40_a_real_model": set(),
