@@ -13,8 +13,8 @@ from septran.ir.index import Index, IndexLike, Range, Var
 from septran.machine.model import Machine
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.arithmetic.mathematics import VectorArithmetic
-from septran.targets.cpu.run.isa import llvm_arch, unit_of
-from septran.targets.cpu.simd import VectorUnit
+from septran.targets.cpu.run.isa import llvm_arch, row_streams, unit_of
+from septran.targets.cpu.simd import RowStreams, VectorUnit
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.indices import WritingScope
 from septran.targets.lower.indices import divisor as divisor_of
@@ -50,6 +50,11 @@ class Context(WritingScope):
     def arithmetic(self) -> VectorArithmetic:
         """Functions of elements, written here."""
         return VectorArithmetic(self.writer)
+
+    @property
+    def streams(self) -> RowStreams:
+        """How rows are read from memory."""
+        return row_streams(self.machine)
 
     def register_lanes(self, dtype: str) -> int:
         """Elements of a register that LLVM has, where it splits the unit's vectors in two, too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -13,9 +14,9 @@ from septran.targets.cpu import simd
 from septran.targets.cpu.addresses import Access, Storage
 from septran.targets.cpu.context import Context
 from septran.targets.cpu.gemm.prefetch import NextColumnPanel, NextPack, NextRowStrip
-from septran.targets.cpu.run.isa import vector_unit
+from septran.targets.cpu.run.isa import row_streams, vector_unit
 from septran.targets.cpu.run.threads import set_threads, usable_cores
-from septran.targets.cpu.simd import CACHE_LINE
+from septran.targets.cpu.simd import CACHE_LINE, ZEN4, RowStreams
 from septran.targets.cpu.writer import CpuWriter
 from septran.targets.lower.indices import Indices
 from septran.targets.lower.writer import flat_buffer
@@ -26,6 +27,12 @@ from tests.tiers import slow_but
 ELEMENTS = CACHE_LINE // 4
 HEAVY = {"B": 1, "C": 256, "H": 7, "W": 7, "O": 270, "R": 3, "S": 3}
 """Weights of 2.4 MiB for 49 pixels."""
+
+
+@pytest.fixture(autouse=True)
+def streams(monkeypatch):
+    """Rows as of most processors, whichever this host is."""
+    monkeypatch.setattr("septran.targets.cpu.context.row_streams", lambda _: RowStreams())
 
 
 @pytest.fixture
@@ -255,3 +262,36 @@ def test_rows_that_a_cache_holds_and_rows_of_less_than_four_pages_are_read_as_th
     rows, columns
 ):
     assert "for page in" not in code("softmax", {"M": rows, "N": columns})
+
+
+@pytest.mark.parametrize(
+    ("arch", "streams"),
+    [
+        ("znver4", ZEN4),
+        ("znver3", RowStreams(in_turns=False)),
+        ("znver5", RowStreams(in_turns=False)),
+        ("cascadelake", RowStreams()),
+        ("avx512", RowStreams()),
+    ],
+)
+def test_how_rows_come_follows_from_the_processors_name(arch, streams):
+    assert row_streams(replace(load_machine("cpu-x86"), arch=arch)) == streams
+
+
+@pytest.fixture
+def zen4(monkeypatch):
+    """A Zen 4's rows in this host's vectors."""
+    monkeypatch.setattr("septran.targets.cpu.context.row_streams", lambda _: ZEN4)
+
+
+@pytest.mark.parametrize("operator", ["reduce", "rms_norm", "softmax"])
+def test_a_zen_4_reads_rows_from_memory_one_page_after_another_by_l2(operator, zen4):
+    text = code(operator, {"M": 8192, "N": 4100})
+    assert "for page in" not in text
+    assert asked_at(text, "X", 2)
+    assert not asked_at(text, "X", 3)
+
+
+def test_a_zen_4_sums_what_its_last_cache_holds_without_asking_for_it(zen4):
+    assert "llvm.prefetch" not in code("reduce", {"M": 128, "N": 14336})
+    assert "llvm.prefetch" in code("elementwise", {"M": 128, "N": 14336})

@@ -11,6 +11,7 @@ import torch
 import septran
 from septran.targets.cpu.map import row_pipeline
 from septran.targets.cpu.map.row_pipeline import LEAST_ROWS
+from septran.targets.cpu.simd import RowStreams
 
 OPERATORS = ("softmax", "layer_norm", "rms_norm")
 
@@ -50,7 +51,10 @@ def with_small_caches():
 @pytest.mark.parametrize("columns", [4096, 4099, 8300])
 @pytest.mark.parametrize("operator", [*OPERATORS, "reduce"])
 @pytest.mark.one_in(6)
-def test_rows_read_at_several_pages_in_turns_are_right_and_equal_where_rows_are(operator, columns):
+def test_rows_read_at_several_pages_in_turns_are_right_and_equal_where_rows_are(
+    operator, columns, monkeypatch
+):
+    monkeypatch.setattr("septran.targets.cpu.context.row_streams", lambda _: RowStreams())
     shapes = {"M": 20, "N": columns}
     kernel = septran.compile(operator, machine=with_small_caches(), shapes=shapes)
     assert kernel.check(guard=True).right

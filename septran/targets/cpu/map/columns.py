@@ -15,7 +15,7 @@ from septran.targets.cpu.context import Context
 from septran.targets.cpu.map.elements import stored, write
 from septran.targets.cpu.map.statements import Columns
 from septran.targets.cpu.map.values import VectorEvaluation
-from septran.targets.cpu.simd import CACHE_LINE, constant
+from septran.targets.cpu.simd import CACHE_LINE, L1, constant
 from septran.targets.lower.statements import Point, Statement, identity, operand_point, regions_of
 from septran.targets.lower.values import broadcast, cast, element_of, lanes_of
 from septran.targets.lower.writer import Expr
@@ -80,9 +80,6 @@ AT_ONCE = 4
 COMPUTING = 22
 """Registers that keep a function of `AT_ONCE` registers out of memory: three numbers for each, and
 about ten constants."""
-PREFETCH_DISTANCE = 2048
-"""How far before its use a row's only loop asks for a line: half a page. Sums of rows from a third
-level or from memory gain a tenth on Zen 5, as they do with half and twice of it."""
 PAGE = 4096
 IN_TURNS = 4
 """Pages of a row from memory that a loop works on in turns. A processor's own prefetch follows one
@@ -202,12 +199,7 @@ def _row_prefetch(
     the processor's own prefetch begins anew at each page and stays behind.
     """
     if len(wide) == 1:
-        paged = page_of(context, wide[0], at, accesses)
-        if context.unit.follows and _sums(wide[0]) and not paged:
-            return RowPrefetch()
-        far = far_columns(context, wide[0], at, accesses)
-        placed = tuple(access for access in far if _goes_on(context, wide[0], at, access))
-        return RowPrefetch(placed, bytes=PREFETCH_DISTANCE, level=3)
+        return _own_columns(context, wide[0], at, accesses)
     if not wide or not at:
         return RowPrefetch()
     far = far_columns(context, wide[0], at, accesses)
@@ -215,17 +207,37 @@ def _row_prefetch(
     return RowPrefetch(moving, rows=1)
 
 
+def _own_columns(
+    context: Context, run: Sequence[Statement], at: tuple[Index, ...], accesses: Accesses
+) -> RowPrefetch:
+    """What a row's only loop asks for of its own columns."""
+    streams, beyond = context.streams, None
+    if _sums(run):
+        to_l1 = streams.level == L1
+        if context.unit.follows and to_l1 and not page_of(context, run, at, accesses):
+            return RowPrefetch()
+        beyond = None if streams.sums_ask_nearer else context.cache_bytes()
+    distance = streams.ahead_bytes
+    far = far_columns(context, run, at, accesses, beyond)
+    placed = tuple(access for access in far if _goes_on(context, run, at, access, distance))
+    return RowPrefetch(placed, bytes=distance, level=streams.level)
+
+
 def _goes_on(
-    context: Context, run: Sequence[Statement], at: tuple[Index, ...], access: Access
+    context: Context,
+    run: Sequence[Statement],
+    at: tuple[Index, ...],
+    access: Access,
+    distance: int,
 ) -> bool:
-    """Whether what lies `PREFETCH_DISTANCE` ahead is read soon: of this row, or of the next one.
+    """Whether what lies so many bytes ahead is read soon: of this row, or of the next one.
 
     Behind the end of a row that integers choose is another one than the next, and behind some
     columns of a row are those of another core.
     """
     columns = context.indices.bounds(columns_of(run[0]))[1]
     whole = bool(at) and access.stride(len(at) - 1) == columns
-    long = columns * itemsize(access.storage.held) > PREFETCH_DISTANCE
+    long = columns * itemsize(access.storage.held) > distance
     return (whole or long) and not any(access.offset.elements())
 
 
@@ -323,6 +335,8 @@ def page_of(
 
     Lines from the last cache are nearer than the pages that are begun ahead: softmax loses a tenth.
     """
+    if not context.streams.in_turns:
+        return 0
     far = far_columns(context, run, at, accesses, beyond=context.cache_bytes())
     sizes = [itemsize(access.storage.held) for access in far]
     least, most = context.indices.bounds(columns_of(run[0]))

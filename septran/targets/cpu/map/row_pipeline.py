@@ -216,6 +216,7 @@ class _Steps:
         for stage in self.stages:
             far = far_columns(self.context, stage.run, self._some(), self.accesses)
             fresh = tuple(access for access in far if access.storage.name not in seen)
-            found.append(RowPrefetch(fresh, bytes=PREFETCH_DISTANCE, level=3))
+            level = self.context.streams.level
+            found.append(RowPrefetch(fresh, bytes=PREFETCH_DISTANCE, level=level))
             seen |= stage.buffers
         return found

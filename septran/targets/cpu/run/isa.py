@@ -12,7 +12,16 @@ from tvm.target import Target, codegen
 from septran.errors import TargetError, nearest
 from septran.machine.loader import NATIVE_IS
 from septran.machine.model import Machine
-from septran.targets.cpu.simd import AVX2, AVX512, NEON, SVE256, SVE512, VectorUnit
+from septran.targets.cpu.simd import (
+    AVX2,
+    AVX512,
+    NEON,
+    SVE256,
+    SVE512,
+    ZEN4,
+    RowStreams,
+    VectorUnit,
+)
 
 NATIVE = "native"
 """The ``arch`` of a machine that is whatever this host is."""
@@ -44,6 +53,10 @@ SYSTEMS = ("aarch64-linux-gnu",)
 """Those that code is made for beside this host's own, by LLVM's triples."""
 _SVE_UNITS = {"neoverse-v1": SVE256, "a64fx": SVE512}
 """Processors whose scalable vectors are longer than NEON's, which LLVM does not say."""
+_STREAMS = {"znver4": ZEN4}
+"""Processors whose rows from memory come otherwise."""
+_ONE_AFTER_ANOTHER = "znver"
+"""Others whose rows were never measured in turns: AMD's, as the Zen 4's."""
 _ALL_OF_AVX512 = "sapphirerapids"
 """A processor with its dot products of bytes and of bfloat16, too, and with tile registers."""
 _TILES = frozenset(["amx-tile", "amx-bf16", "amx-int8"])
@@ -222,6 +235,12 @@ def unit_of(arch: str) -> VectorUnit:
         return _SVE_UNITS.get(processor(arch), NEON)
     # Nothing below AVX2 is distinguished: code for such a processor has vectors that LLVM splits.
     return AVX512 if "avx512f" in features(arch) else AVX2
+
+
+def row_streams(machine: Machine) -> RowStreams:
+    """How rows are read from memory on the processor that code for a machine runs on."""
+    name = processor(host_arch() if machine.arch in ("", NATIVE) else llvm_arch(machine))
+    return _STREAMS.get(name) or RowStreams(in_turns=not name.startswith(_ONE_AFTER_ANOTHER))
 
 
 def lacking(arch: str) -> tuple[str, ...]:
