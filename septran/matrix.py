@@ -302,10 +302,9 @@ def _run(case: Case, machine: str, kernel: Kernel, inputs: dict[str, Any], emula
         return replace(cell, executor=executable.emulator)
     check = kernel.check(**inputs)
     profile = kernel.profile(**inputs, repeat=SAMPLES)
-    if isinstance(profile, Profile):
-        who = executable.executor if isinstance(executable, Driven) else ""
-        return replace(_cell(case, machine, [check], profile.best, None), executor=who)
-    return _cell(case, machine, [check], None, int(profile.cycles))
+    who = executable.executor if isinstance(executable, Driven) else ""
+    times = (profile.best, None) if isinstance(profile, Profile) else (None, int(profile.cycles))
+    return replace(_cell(case, machine, [check], *times), executor=who)
 
 
 def _emulated(kernel: Kernel, inputs: dict[str, Any]) -> list[Check]:

@@ -30,7 +30,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MANUAL = (
     "language", "semantics", "mapping", "torch", "export", "extern", "dsa", "nvidia", "amd",
-    "opencl", "tpu", "tilelang", "emulator", "cluster", "architecture", "errors", "tutorials",
+    "opencl", "tpu", "tilelang", "ascend",
+    "emulator", "cluster", "architecture", "errors", "tutorials",
     "operators", "command_line", "editors",
 )  # fmt: skip
 """Pages of the manual, in the order of reading."""

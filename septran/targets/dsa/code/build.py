@@ -23,13 +23,15 @@ from septran.targets.base import Source, TensorIR
 from septran.targets.call_sizes import CallSize, call_sizes
 from septran.targets.cpu.run.build import compile_module
 from septran.targets.cpu.run.isa import host_arch
-from septran.targets.dsa.code.codegen import LimitError, generate
+from septran.targets.dsa.ascend.build import ENTRY, compile_ascend
+from septran.targets.dsa.ascend.printer import generate as generate_ascend
+from septran.targets.dsa.code.codegen import Code, LimitError, generate
 from septran.targets.dsa.code.edited import compiled, kept_origins
 from septran.targets.dsa.code.jit import JitProgram, recording
 from septran.targets.dsa.code.native import LIBRARY, CProgram, compile_code
-from septran.targets.dsa.code.toolchain import compiler
+from septran.targets.dsa.code.toolchain import compiler, cpp_compiler
 from septran.targets.dsa.code.trust import is_trusted
-from septran.targets.dsa.code.vendor import Vendor
+from septran.targets.dsa.code.vendor import ASCENDC, Vendor
 from septran.targets.dsa.steps import core_count, workspaces
 from septran.targets.tensor_memory import as_bytes
 from septran.tile.analyses.indirect import at_lengths, indirect
@@ -73,6 +75,13 @@ class DsaExecutable:
     """The extents that calls tell, arguments of the control program behind the scalars."""
     outputs: tuple[int, ...] = ()
     """The numbers of the tensors that the kernel writes."""
+
+    @property
+    def executor(self) -> str:
+        """Who runs it, where the text is in a vendor's language; empty for C."""
+        if self.source.language != ASCENDC or not isinstance(self.program, CProgram):
+            return ""
+        return "SepTran's simulator, by Ascend C that a C++ compiler compiled"
 
     def __call__(self, *arguments: Any) -> None:
         """Run on tensors in the order of the parameters, then the scalars."""
@@ -231,7 +240,8 @@ class DsaExecutable:
         if isinstance(self.program, CProgram):
             (folder / LIBRARY).write_bytes(self.program.path.read_bytes())
         facts = {
-            "name": self.name, "symbol": self.symbol, "machine": to_json(self.machine),
+            "name": self.name, "language": self.source.language,
+            "symbol": self.symbol, "machine": to_json(self.machine),
             "cores": self.cores, "tensors": self.tensors, "workspaces": self.workspaces,
             "scalars": self.program.scalars, "parts": dict(self.source.parts),
             "facts": dict(self.source.facts), "origins": dict(self.origins),
@@ -248,7 +258,7 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
     """
     vendor = Vendor(program.machine)
     function = ir.module[ir.name]
-    code = generate(function, vendor, ir.name)
+    code = _generate(function, vendor, ir.name)
     rooms = workspaces(program)
     extra, places = tuple(size for _, size in rooms), [*program.params, *(n for n, _ in rooms)]
     sizes = call_sizes(program)
@@ -256,23 +266,33 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
     buffers = len(program.params) + len(extra)
     module = tvm.IRModule({"record": recording(function, program.machine, code.lines, buffers)})
     recorded: CProgram | JitProgram
-    if compiler() is None or not is_trusted(vendor.header_files):
+    if vendor.language == ASCENDC and cpp_compiler() is not None:
+        recorded = compile_ascend(vendor, code.text, buffers, scalars)
+    elif compiler() is None or not is_trusted(vendor.header_files) or vendor.language == ASCENDC:
         recorded = compile_recording(module, scalars)
     else:
         recorded = compile_code(vendor, code, buffers, scalars)
     source = Source(
         ir.name,
-        "c",
+        vendor.language,
         code.text,
         {"vendor header": vendor.header_path.read_text(encoding="utf-8")},
         {"lines": code.text.count("\n"), "commands in the text": len(code.lines)},
     )
+    symbol = ENTRY if vendor.language == ASCENDC else code.name
     return DsaExecutable(
         ir.name, program.machine, source, recorded, code.origins, core_count(program),
-        len(program.params), extra, code.name, module, shared_with_buffers(program),
+        len(program.params), extra, symbol, module, shared_with_buffers(program),
         tuple((places.index(n), program.buffer(n).dtype) for n in indirect(program.body)),
         sizes, tuple(program.params.index(n) for n in program.outputs),
     )  # fmt: skip
+
+
+def _generate(function: Any, vendor: Vendor, name: str) -> Code:
+    """The text of a kernel, in the language of its machine."""
+    if vendor.language == ASCENDC:
+        return generate_ascend(function, vendor, name)
+    return generate(function, vendor, name)
 
 
 def _same(one: Sequence[Array], other: Sequence[Array]) -> bool:
@@ -286,7 +306,7 @@ def _last_types(function: Any, count: int) -> list[str]:
 
 def placed(executable: DsaExecutable, ir: TensorIR, program: TileProgram) -> DsaExecutable:
     """The executable with the origins of `ir`; ValueError where its lines are others."""
-    code = generate(ir.module[ir.name], Vendor(program.machine), ir.name)
+    code = _generate(ir.module[ir.name], Vendor(program.machine), ir.name)
     if code.origins.keys() != executable.origins.keys():
         raise ValueError(f"the lines of {ir.name} are not those of the one that was saved")
     source = replace(executable.source, text=code.text)
@@ -302,7 +322,7 @@ def load(folder: Path) -> DsaExecutable:
     """Return what `DsaExecutable.save` wrote."""
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     text = (folder / KERNEL).read_text(encoding="utf-8")
-    source = Source(facts["name"], "c", text, facts["parts"], facts["facts"])
+    source = Source(facts["name"], facts.get("language", "c"), text, facts["parts"], facts["facts"])
     module = tvm.ir.load_json((folder / RECORDING).read_text(encoding="utf-8"))
     return DsaExecutable(
         facts["name"],

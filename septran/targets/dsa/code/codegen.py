@@ -106,7 +106,7 @@ class Code:
 
 def generate(function: Any, vendor: Vendor, name: str) -> Code:
     """The C of a PrimFunc; raises UnknownNodeError, VendorError, LimitError."""
-    return _Printer(vendor, taken=set(reserved(vendor))).function(function, name)
+    return Printer(vendor, taken=set(reserved(vendor))).function(function, name)
 
 
 def is_buffer(param: Any) -> bool:
@@ -115,7 +115,9 @@ def is_buffer(param: Any) -> bool:
 
 
 @dataclass
-class _Printer:
+class Printer:
+    """Prints statements and expressions; a vendor's language overrides what differs."""
+
     vendor: Vendor
     out: list[str] = field(default_factory=list)
     depth: int = 1
@@ -190,7 +192,7 @@ class _Printer:
     def _read(self, thing: Any) -> str:
         """The name of something that was declared."""
         if thing not in self.names:
-            raise _unknown(f"the variable {thing.name}, which nothing declares")
+            raise unknown(f"the variable {thing.name}, which nothing declares")
         name = self.names[thing]
         self.uses[name] += 1
         return name
@@ -204,7 +206,7 @@ class _Printer:
     def _type(self, dtype: Any) -> str:
         text = str(dtype)
         if text not in C_TYPES:
-            raise _unknown(f"the type {text}")
+            raise unknown(f"the type {text}")
         return C_TYPES[text]
 
     def _emit(self, text: str) -> None:
@@ -213,10 +215,11 @@ class _Printer:
     # ---- statements
 
     def statement(self, node: Any) -> None:
+        """A statement of TensorIR."""
         kind = type(node).__name__
         printer: Callable[[Any], None] | None = getattr(self, f"_s_{kind.lower()}", None)
         if printer is None:
-            raise _unknown(f"the statement {kind}")
+            raise unknown(f"the statement {kind}")
         printer(node)
 
     def _s_seqstmt(self, node: Any) -> None:
@@ -231,7 +234,7 @@ class _Printer:
     def _s_for(self, node: Any) -> None:
         name = self._name(node.loop_var, node.loop_var.name)
         if node.step is not None and not (isinstance(node.step, tirx.IntImm) and node.step == 1):
-            raise _unknown(f"the loop step {node.step}")
+            raise unknown(f"the loop step {node.step}")
         first, last = self.expr(node.min), self.expr(node.min + node.extent)
         kind = self._type(node.loop_var.ty.dtype)
         self._emit(f"for ({kind} {name} = {first}; {name} < {last}; ++{name}) {{")
@@ -271,7 +274,7 @@ class _Printer:
             return
         call = node.data
         if call.op.name != "tirx.call_extern" or call.args[0].value != "dsa.pointer":
-            raise _unknown(f"the buffer {node.buffer.name} at {call}")
+            raise unknown(f"the buffer {node.buffer.name} at {call}")
         pointer = self.vendor.pointer(call.args[1].value, int(call.args[2]))
         self._declare(buffer, f"{kind} *{{name}} = ({kind} *){pointer};", Counter(self.uses))
 
@@ -281,7 +284,7 @@ class _Printer:
             return
         op = getattr(getattr(value, "op", None), "name", "")
         if op != "tirx.call_extern" or value.args[0].value not in EXTERNS:
-            raise _unknown(f"the call {value}")
+            raise unknown(f"the call {value}")
         self._why()
         self.at.append((len(self.out), self.origin))
         self._emit(f"{self._command(value.args[0].value, list(value.args[1:]))};")
@@ -299,7 +302,7 @@ class _Printer:
         constants: dict[str, int | None] = {}
         exact = True
         if len(values) != len(command.arguments):
-            raise _unknown(f"{extern} with {len(values)} arguments")
+            raise unknown(f"{extern} with {len(values)} arguments")
         for argument, value in zip(command.arguments, values, strict=True):
             if argument.kind == ADDRESS:
                 texts[argument.name] = self._address(value)
@@ -317,7 +320,7 @@ class _Printer:
 
     def _address(self, value: Any) -> str:
         if getattr(getattr(value, "op", None), "name", "") != "tirx.address_of":
-            raise _unknown(f"the address {value}")
+            raise unknown(f"the address {value}")
         load = value.args[0]
         name = self._read(load.source)
         (index,) = load.indices
@@ -338,12 +341,12 @@ class _Printer:
             return self._extreme(kind, node)
         printer: Callable[[Any], str] | None = getattr(self, f"_e_{kind.lower()}", None)
         if printer is None:
-            raise _unknown(f"the expression {kind}: {node}")
+            raise unknown(f"the expression {kind}: {node}")
         return printer(node)
 
     def _operation(self, kind: str, a: Any, b: Any, around: int) -> str:
         if str(a.ty.dtype) in SHORT_FLOATS:
-            raise _unknown(f"arithmetic in {a.ty.dtype}")
+            raise unknown(f"arithmetic in {a.ty.dtype}")
         operator, bind = BINARY[kind]
         # Compilers warn of && within ||, and of comparisons of comparisons, without parentheses.
         inside = 5 if kind == "Or" else 10 if kind in COMPARISONS else bind
@@ -407,6 +410,7 @@ def _fits_double(value: Any) -> bool:
     return str(inner.ty.dtype) not in ("int64", "uint64")
 
 
-def _unknown(what: str) -> UnknownNodeError:
+def unknown(what: str) -> UnknownNodeError:
+    """The error for a node that is not printed."""
     hint = "this is a mistake of SepTran, not of your files; please report it"
     return UnknownNodeError(f"CodeGenDSA does not know {what}", hint=hint)

@@ -6,9 +6,10 @@ import difflib
 from collections.abc import Iterator, Mapping
 
 from septran.errors import TargetError
+from septran.targets.dsa.ascend.build import compile_ascend
 from septran.targets.dsa.code.codegen import Code
 from septran.targets.dsa.code.native import CProgram, compile_code
-from septran.targets.dsa.code.vendor import Vendor
+from septran.targets.dsa.code.vendor import ASCENDC, Vendor
 
 
 class NotCompiledError(TargetError):
@@ -28,6 +29,8 @@ def compiled(vendor: Vendor, symbol: str, text: str, program: object) -> CProgra
             vendor.machine.location,
             hint="install cc, gcc or clang, and let the header be compiled: `septran trust`",
         )
+    if vendor.language == ASCENDC:
+        return compile_ascend(vendor, text, program.buffers, program.scalars)
     return compile_code(vendor, Code(symbol, text, {}, ()), program.buffers, program.scalars)
 
 

@@ -24,6 +24,7 @@ from septran.targets.dsa.code.recorder import (
     BEGIN,
     FORGET,
     LOST,
+    REFUSED,
     TAKE,
     line_macros,
     recorder_source,
@@ -47,6 +48,12 @@ class RecordingError(TargetError):
     """There is no room for the commands of a kernel."""
 
     code = "SEP544"
+
+
+class VendorRuleError(TargetError):
+    """A call of the vendor's language breaks a rule of its reference."""
+
+    code = "SEP548"
 
 
 @dataclass(frozen=True)
@@ -82,12 +89,20 @@ class CProgram:
             begin(ctypes.c_int32(core))
             control(ctypes.c_int32(core), *pointers, *numbers)
             count = take(ctypes.byref(first))
+            if count == REFUSED:
+                raise self._refused()
             if count == LOST:
                 raise RecordingError(f"no memory is left for the commands of {self.function}")
             size = count * RECORD.itemsize
             # Copied before the lock is given back: the next call records in the same place.
             records = ctypes.string_at(first.value, size) if count and first.value else b""
         return np.frombuffer(bytearray(records), RECORD)
+
+    def _refused(self) -> VendorRuleError:
+        """What the header of a vendor's language says of the first call that it does not allow."""
+        problem = self.library.septran_problem
+        problem.restype = ctypes.c_char_p
+        return VendorRuleError((problem() or b"").decode("utf-8", "replace"))
 
 
 def _opened(path: Path) -> Any:

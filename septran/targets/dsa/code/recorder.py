@@ -38,6 +38,8 @@ their memory back."""
 
 LOST = -1
 """What `TAKE` gives where memory ran out."""
+REFUSED = -2
+"""What it gives where a call broke a rule of the vendor's language."""
 
 _HEAD = f"""\
 /* Records what a control program asks for; made from the vendor section of a machine file. */

@@ -21,6 +21,8 @@ FLAGS = (
     "-Werror=int-conversion",
 )  # fmt: skip
 """Other warnings are no errors: those of a compiler of next year would stop kernels of today."""
+CPP_NAMES = ("c++", "g++", "clang++")
+CPP_FLAGS = ("-std=c++20", "-O1", "-fPIC", "-ffp-contract=off", "-w")
 SECONDS = 300
 
 
@@ -50,6 +52,37 @@ def _found(own: str | None, cc: str | None, path: str | None) -> tuple[str, ...]
     return ("zig", "cc") if shutil.which("zig") else None
 
 
+def cpp_compiler() -> tuple[str, ...] | None:
+    """The command of a C++ compiler: $CXX, c++, g++ or clang++; None where there is none.
+
+    ``SEPTRAN_DSA_CC=none`` does as if there were none.
+    """
+    own = "none" if os.environ.get("SEPTRAN_DSA_CC") == "none" else os.environ.get("CXX")
+    return _cpp(own, os.environ.get("PATH"))
+
+
+@functools.cache
+def _cpp(own: str | None, path: str | None) -> tuple[str, ...] | None:
+    del path  # part of the key: what is found depends on it
+    if own == "none":
+        return None
+    for name in (own, *CPP_NAMES):
+        words = shlex.split(name) if name else []
+        if words and shutil.which(words[0]):
+            return tuple(words)
+    return None
+
+
+def run_cpp_compiler(what: str, options: Sequence[str]) -> None:
+    """Run the C++ compiler; raises CompileError with what it said of `what`."""
+    command = cpp_compiler()
+    if command is None:
+        raise CompileError("there is no C++ compiler", hint="install g++ or clang++, or set CXX")
+    _run(
+        (*command, *CPP_FLAGS, *options), what, {}, "this is a mistake of SepTran; please report it"
+    )
+
+
 def run_compiler(
     what: str, options: Sequence[str], places: Mapping[str, str] = MappingProxyType({})
 ) -> None:
@@ -60,9 +93,14 @@ def run_compiler(
     command = compiler()
     if command is None:
         raise CompileError("there is no C compiler", hint="install gcc or clang, or set CC")
+    hint = "compare the vendor section of the machine file with the vendor's header"
+    _run((*command, *FLAGS, *options), what, places, hint)
+
+
+def _run(command: Sequence[str], what: str, places: Mapping[str, str], hint: str) -> None:
     try:
         done = subprocess.run(
-            [*command, *FLAGS, *options], capture_output=True, text=True, check=False,
+            command, capture_output=True, text=True, check=False,
             timeout=SECONDS, stdin=subprocess.DEVNULL, errors="replace",
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -71,10 +109,7 @@ def run_compiler(
         said = done.stderr.strip() or done.stdout.strip()
         for copy, original in places.items():
             said = said.replace(copy, original)
-        raise CompileError(
-            f"{command[0]} refused {what}:\n{said[:2000]}",
-            hint="compare the vendor section of the machine file with the vendor's header",
-        )
+        raise CompileError(f"{command[0]} refused {what}:\n{said[:2000]}", hint=hint)
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from septran.machine.loader import load_machine, mappings_root
 from septran.machine.model import Machine
 from septran.targets.dsa.code.header_files import HeaderFiles
 from septran.targets.dsa.code.toolchain import compiler
-from septran.targets.dsa.code.vendor import Vendor, VendorError
+from septran.targets.dsa.code.vendor import ASCEND_HEADER, Vendor, VendorError
 from septran.tile.nodes import Remark
 from septran.user_folder import unsafe, user_folder
 
@@ -111,4 +111,5 @@ def remarks(machine: Machine) -> tuple[Remark, ...]:
 def _shipped() -> frozenset[str]:
     """Digests of the headers that come with SepTran."""
     folder = mappings_root() / "machines"
-    return frozenset(HeaderFiles.of(path).digest for path in folder.glob("*.h"))
+    paths = [*folder.glob("*.h"), ASCEND_HEADER]
+    return frozenset(HeaderFiles.of(path).digest for path in paths)

@@ -51,8 +51,14 @@ _PARAMETER = re.compile(r"\s*(?P<type>[A-Za-z_][\w\s*]*?[\s*])(?P<name>[A-Za-z_]
 bracket, a brace, a quote or a semicolon a prototype cannot end and something else begin."""
 PLACEHOLDERS = frozenset(("function", "type", "memory"))
 """What may be in braces in a function's name."""
-TABLES = ("functions", "queues", "limits")
+TABLES = ("functions", "queues", "limits", "pipes")
 """What of the section is a table."""
+ASCENDC = "ascendc"
+"""``language`` of a machine whose kernels are in Ascend C, not in C for a vendor's functions."""
+ASCEND_HEADER = Path(__file__).parents[1] / "ascend" / "include" / "kernel_operator.h"
+"""What stands here for the vendor's header of that language."""
+PIPES = ("AIC_MTE1", "AIC_MTE2", "AIC_M", "AIC_FIX", "AIV_MTE2", "AIV_MTE3", "AIV_V")
+"""The pipes of its two cores that have a queue."""
 LIMIT = "max_"
 """Before an argument's name: the greatest value that the vendor's functions take."""
 COUNTED = frozenset(a.name for c in COMMANDS.values() for a in c.arguments if a.kind == INTEGER)
@@ -112,13 +118,27 @@ class Vendor:
     machine: Machine
 
     @property
+    def language(self) -> str:
+        """What kernels are written in: ``c``, or `ASCENDC`."""
+        return str(self.machine.vendor.get("language", "c"))
+
+    @cached_property
+    def pipes(self) -> Mapping[str, str]:
+        """The pipe of `PIPES` that each queue is, where kernels are in Ascend C."""
+        return {str(k): str(v) for k, v in (self.machine.vendor.get("pipes") or {}).items()}
+
+    @property
     def header(self) -> str:
         """Name of the header that the generated C includes."""
+        if self.language == ASCENDC:
+            return ASCEND_HEADER.name
         return str(self.machine.vendor.get("header", f"{self.machine.name}.h"))
 
     @cached_property
     def header_path(self) -> Path:
         """The header beside the machine file; raises VendorError where there is none."""
+        if self.language == ASCENDC:
+            return ASCEND_HEADER
         where = self.machine.location
         folder = Path(where.file).parent if where else Path()
         path = folder / self.header
@@ -162,6 +182,29 @@ class Vendor:
                 raise VendorError(message, self.where(name), hint=nearest(name, TABLES))
         _ = self.functions, self.limits
         self._check_queues()
+        self._check_language()
+
+    def _check_language(self) -> None:
+        """Whether the language is known, and its pipes are those of queues."""
+        languages = ("c", ASCENDC)
+        if self.language not in languages:
+            message = f"vendor.language is {self.language!r}, and there are {', '.join(languages)}"
+            raise VendorError(message, self.where("language"))
+        queues = Queues(self.machine).known
+        for name, pipe in self.pipes.items():
+            if name not in queues:
+                message = f"vendor.pipes has {name!r}, and there is no such queue"
+                raise VendorError(message, self.where(name), hint=nearest(name, queues))
+            if pipe not in PIPES:
+                message = f"vendor.pipes has {pipe!r} for {name}, which is no pipe"
+                raise VendorError(message, self.where(name), hint=nearest(pipe, PIPES))
+        missing = [q for q in queues if q not in self.pipes] if self.language == ASCENDC else []
+        if missing:
+            raise VendorError(
+                f"vendor.pipes does not say which pipe {missing[0]} is",
+                self.where("pipes"),
+                hint=f"one of {', '.join(PIPES)}",
+            )
 
     @cached_property
     def limits(self) -> Mapping[str, int]:

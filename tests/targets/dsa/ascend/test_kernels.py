@@ -1,0 +1,67 @@
+"""Kernels in Ascend C: compiled against the header of its API, run by the simulator, right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import septran
+
+
+def run(operator, shapes, dtype="float32", **more):
+    kernel = septran.compile(operator, "ascend-910b", shapes=shapes, dtypes=dtype, **more)
+    check = kernel.check()
+    assert check.right, check
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype"),
+    [
+        ({"M": 40, "N": 24, "K": 48}, "float32"),
+        ({"M": 17, "N": 5, "K": 7}, "float16"),
+        pytest.param({"M": 140, "N": 130, "K": 200}, "bfloat16", marks=pytest.mark.slow),
+        pytest.param({"M": 17, "N": 5, "K": 7}, "float32", marks=pytest.mark.slow),
+    ],
+)
+def test_products_of_whole_and_ragged_tiles_are_right(shapes, dtype):
+    kernel = run("gemm", shapes, dtype)
+    assert "Mmad(" in kernel.stages.source.text
+    assert kernel.stages.executable.executor
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes"),
+    [
+        ("softmax", {"M": 6, "N": 200}),
+        pytest.param("layer_norm", {"M": 5, "N": 256}, marks=pytest.mark.slow),
+        pytest.param("elementwise", {"M": 64, "N": 128}, marks=pytest.mark.slow),
+    ],
+)
+def test_vectors_are_right(operator, shapes):
+    run(operator, shapes)
+
+
+def test_a_kernel_of_one_kind_of_core_says_so():
+    explained = septran.explain("gemm", "ascend-910b", shapes={"M": 32, "N": 32, "K": 32})
+    text = explained.source.text
+    assert "KERNEL_TYPE_AIC_ONLY" in text
+    assert "ASCEND_IS_AIC" not in text
+    assert "SetFlag<HardEvent::MTE2_MTE1>" in text
+
+
+def test_random_delays_change_no_bit():
+    kernel = septran.compile("softmax", "ascend-910b", shapes={"M": 40, "N": 64})
+    x = np.random.default_rng(1).standard_normal((40, 64)).astype(np.float32)
+    outputs = []
+    for adversary in (None, 3, 4):
+        y = np.zeros_like(x)
+        kernel.stages.executable.simulate(y, x, adversary=adversary)
+        outputs.append(y)
+    assert all(np.array_equal(y, outputs[0]) for y in outputs)
+
+
+def test_what_the_vector_core_does_not_compute_is_refused():
+    with pytest.raises(septran.SepTranError) as caught:
+        septran.compile("elementwise", "ascend-910b", shapes={"M": 8, "N": 8}, dtypes="float64")
+    assert caught.value.code == "SEP542"
