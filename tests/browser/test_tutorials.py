@@ -33,6 +33,7 @@ VIEWS = {
     "40_a_real_model": set(),
     "41_a_decoder_on_every_machine": {"sep-timeline"},
     "42_gradients": set(),
+    "43_deploy": set(),
 }  # fmt: skip
 """The kinds of live views in each tutorial; those without are run by `notebooks/refresh.py`."""
 USED = ("00_quickstart", "20_read_a_mapping", "22_map_gemm_to_hopper", "23_compare_mappings")
