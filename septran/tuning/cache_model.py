@@ -22,14 +22,22 @@ from dataclasses import dataclass, field
 
 from septran.backends import backend_of
 from septran.dtypes import accumulator_dtype, itemsize
-from septran.ir import expressions as ex
 from septran.ir.index import Var, axis
 from septran.machine.model import Machine, Memory
 from septran.tile.analyses.cpu_decisions import PARALLEL_WORK, streamed, work_of
 from septran.tile.analyses.loops import most_iterations, ranges, walk
 from septran.tile.analyses.tallies import amount, tally
 from septran.tile.nodes import Compute, Copy, For, Region, TileProgram, reads, writes
-from septran.tuning.operations import instruction_of, operations, rate_of
+from septran.tuning.operations import (
+    instruction_of,
+    lies_apart,
+    operations,
+    rate_of,
+    register_width,
+    scan_steps,
+    turns,
+    vectors_along,
+)
 from septran.tuning.reuse import Nest, Reuse, TimedStep, nest_of, steps_of
 
 MOST_STRIPS = 3
@@ -43,6 +51,8 @@ in as many bytes as a cache has, about half of them is found there."""
 APART_CYCLES = 2.0
 """Of an element whose neighbour in a vector does not lie beside it: it is loaded by itself, and put
 in its place by the one port that moves elements between lanes, some of them twice."""
+WIDENING_OPERATIONS = 1.0
+"""Of a vector of 16-bit floats that is made one of float32, as what multiplies it adds float32."""
 OVERLAP = 0.5
 """The part of the shorter of instructions and data that the longer one hides."""
 
@@ -379,16 +389,18 @@ class _Work:
         lanes = self.model.registers.bytes // 4
         ops = 0.0
         for cost, space in operations(node, instruction):
-            along = _vectors_along(node, space, lanes)
+            along = vectors_along(node, space, lanes)
             wide = bool(space.shape) and space.shape[along] > 1
             ops += cost * self._elements(space, lanes if wide else 1, along)
-        width = _register_width(node, self._width(node.operands[0]))
+        if node.primitive == "scan":
+            ops += scan_steps(node, lanes) * self._elements(node.operands[1], lanes)
+        width = register_width(node, self._width(node.operands[0]))
         rate = rate_of(self.model.machine, instruction, self._dtype(node))
         busy = 0.0
         if rate is None:
             self.model.unknown.add(f"the throughput of {node.instruction}")
         else:
-            busy = ops / rate + self._gathered(node)
+            busy = ops / rate + self._gathered(node, rate)
             self.model.times.add("compute", node.instruction, ops * self.active, busy)
         read = sum(self._elements(r) * width for r in dict.fromkeys(reads(node)))
         held = self._innermost_transfer(read, writing=False)
@@ -397,16 +409,18 @@ class _Work:
             held += self._innermost_transfer(written, writing=True)
         return max(busy, held)
 
-    def _gathered(self, node: Compute) -> float:
-        """Seconds of loading elements that lie apart, one by one."""
-        clock = self.model.machine.clock_mhz
+    def _gathered(self, node: Compute, rate: float) -> float:
+        """Seconds of loading elements that lie apart: one by one, or in blocks that are turned."""
+        hertz = (self.model.machine.clock_mhz or 0.0) * 1e6
         lanes = self.model.registers.bytes // 4
-        apart = sum(
-            self._elements(region)
-            for region in dict.fromkeys(reads(node))
-            if _lies_apart(region, _vectors_along(node, region, lanes))
-        )
-        return apart * APART_CYCLES / (clock * 1e6) if clock else 0.0
+        total = 0.0
+        for region in dict.fromkeys(reads(node)):
+            if not hertz or not lies_apart(region, vectors_along(node, region, lanes)):
+                continue
+            # As many vectors as each has lanes change places in so many steps.
+            cost = math.log2(lanes) / rate if turns(node, region) else APART_CYCLES / hertz
+            total += self._elements(region) * cost
+        return total
 
     def _dtype(self, node: Compute) -> str:
         return self.model.buffers[node.operands[0].buffer].dtype
@@ -435,8 +449,46 @@ class _Work:
         lanes = max(1, kept.bytes // width)
         return rows, max(lanes, columns * 4 // width // lanes * lanes), lanes
 
+    def _along_sum(self, node: Compute) -> bool:
+        """Whether both operands of a product of floats lie along its sum.
+
+        It is then done a row and as many columns as a vector has lanes at a time, in float32.
+        """
+        _, *sides = node.operands
+        rows = all(self.model.buffers[r.buffer].layout.kind in ("row", "padded") for r in sides)
+        along = (r.index[-1].coefficient(axis(n)) for r, n in zip(sides, (1, 0), strict=True))
+        return rows and "float" in self._dtype(node) and all(step == 1 for step in along)
+
+    def _dots(self, node: Compute) -> float:
+        """Multiply-adds of vectors along the sum, each with a vector of B that is loaded for it."""
+        machine = self.model.machine
+        kind = accumulator_dtype(self._dtype(node))
+        m, n, k = self._shape(node)
+        _, _, lanes = self._tile(node)
+        adds = m * n * math.ceil(k / lanes) * self._calls(node)
+        loads = adds * (1 + 1 / lanes)
+        plain = next((i for i in machine.instructions if (kind,) * 3 in i.dtypes), None)
+        rate = rate_of(machine, plain or instruction_of(machine, node), kind)
+        busy = 0.0
+        if rate is None:
+            self.model.unknown.add(f"the throughput of {node.instruction}")
+        else:
+            widened = WIDENING_OPERATIONS * loads if self._widens(node.operands[2]) else 0.0
+            busy = 2 * lanes * (adds + widened) / rate
+            work = 2 * m * n * k * self._calls(node) * self.active
+            self.model.times.add("compute", node.instruction, work, busy)
+        held = loads * lanes * self._width(node.operands[2])
+        return max(busy, self._innermost_transfer(held, writing=False))
+
+    def _widens(self, region: Region) -> bool:
+        """Whether elements are 16-bit floats, which are multiplied as float32."""
+        dtype = self.model.buffers[region.buffer].dtype
+        return "float" in dtype and itemsize(dtype) == 2
+
     def _multiplied(self, node: Compute) -> float:
         """Multiply-adds of whole vectors, or the loads beside them."""
+        if self._along_sum(node):
+            return self._dots(node)
         instruction = instruction_of(self.model.machine, node)
         rows, columns, lanes = self._tile(node)
         m, n, k = self._shape(node)
@@ -452,6 +504,12 @@ class _Work:
             # What instructions do, in whole vectors and groups; the amount is what the product
             # needs.
             busy = 2 * m * vectors * lanes * steps * group / rate * calls
+            if group == 1:
+                # Of B a vector for every strip, of A an element for each row and panel.
+                _, *sides = node.operands
+                each = (m * panels, vectors * strips)
+                widened = sum(c for r, c in zip(sides, each, strict=True) if self._widens(r))
+                busy += 2 * WIDENING_OPERATIONS * widened * lanes * steps / rate * calls
             self.model.times.add(
                 "compute", node.instruction, 2 * m * n * k * calls * self.active, busy
             )
@@ -464,7 +522,9 @@ class _Work:
 
     def _reread(self, node: Compute) -> float:
         """What a product reads again in a call: panels of B for each strip, A for each panel."""
-        rows, columns, _ = self._tile(node)
+        rows, columns, lanes = self._tile(node)
+        if self._along_sum(node):
+            rows, columns = 1, lanes
         m, n, k = self._shape(node)
         c, a, b = (self._width(r) for r in node.operands)
         calls = self._calls(node)
@@ -479,25 +539,6 @@ class _Work:
 
 def _multiplies(node: Compute | Copy) -> bool:
     return isinstance(node, Compute) and node.primitive == "gemm"
-
-
-def _vectors_along(node: Compute, region: Region, lanes: int) -> int:
-    """The axis of an operand's points along which vectors go.
-
-    That is the last one, but for windows: what is reduced there is shorter than a vector, and what
-    neighbours need lies behind it.
-    """
-    target, rank = node.operands[0].shape, len(region.shape)
-    windows = rank > len(target) > 0 and region.shape[: len(target)] == target
-    return len(target) - 1 if windows and region.shape[-1] < lanes <= target[-1] else rank - 1
-
-
-def _lies_apart(region: Region, along: int) -> bool:
-    """Whether the elements of a region are not neighbours in its buffer along an axis."""
-    if not region.shape or region.shape[along] == 1:
-        return False
-    steps = [entry.coefficient(axis(along)) for entry in region.index]
-    return any(steps[:-1]) or steps[-1] not in (0, 1)
 
 
 def _shared(step: TimedStep) -> bool:
@@ -526,13 +567,3 @@ def _spread(
                 break
             nest.append(inner.loop)
         yield tuple(nest), around
-
-
-def _register_width(node: Compute, stored: int) -> int:
-    """Bytes of an element in registers: short floats are widened, short integers are not."""
-    if node.expression is None:
-        return max(4, stored)
-    parts = {part.dtype for part in ex.walk(node.expression)}
-    kept = (itemsize(kind) for kind in parts if "int" in kind or kind == "bool")
-    widened = (max(4, itemsize(kind)) for kind in parts if "float" in kind)
-    return max((*kept, *widened), default=4)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from septran.dtypes import itemsize
 from septran.ir import expressions as ex
-from septran.ir.index import Index
+from septran.ir.index import Index, axis
 from septran.machine.model import Instruction, Machine
 from septran.tile.nodes import Compute, Region
 
@@ -68,3 +69,46 @@ def _cost(costs: Mapping[str, float], function: str) -> float:
 def space(shape: tuple[int, ...], valid: tuple[Index, ...]) -> Region:
     """Points of a computation as a region of nothing."""
     return Region("", (), shape, valid)
+
+
+def vectors_along(node: Compute, region: Region, lanes: int) -> int:
+    """The axis of an operand's points along which vectors go.
+
+    That is the last one, but for windows: what is reduced there is shorter than a vector, and what
+    neighbours need lies behind it.
+    """
+    target, rank = node.operands[0].shape, len(region.shape)
+    windows = rank > len(target) > 0 and region.shape[: len(target)] == target
+    return len(target) - 1 if windows and region.shape[-1] < lanes <= target[-1] else rank - 1
+
+
+def lies_apart(region: Region, along: int) -> bool:
+    """Whether the elements of a region are not neighbours in its buffer along an axis."""
+    if not region.shape or region.shape[along] == 1:
+        return False
+    steps = [entry.coefficient(axis(along)) for entry in region.index]
+    return any(steps[:-1]) or steps[-1] not in (0, 1)
+
+
+def turns(node: Compute, region: Region) -> bool:
+    """Whether elements only change places, and lie side by side along another axis."""
+    if node.primitive not in ("copy", "cast") and not isinstance(node.expression, ex.Load):
+        return False
+    steps = [[entry.coefficient(axis(n)) for entry in region.index] for n in range(region.rank)]
+    return any(step[-1] == 1 and not any(step[:-1]) for step in steps)
+
+
+def scan_steps(node: Compute, lanes: int) -> float:
+    """Operations of a vector of a scan: a shuffle and a join a step, then what came before it."""
+    along = int(dict(node.attributes)["axis"]) % node.operands[1].rank
+    return 2 * math.log2(lanes) + 2 if along == node.operands[1].rank - 1 else 1.0
+
+
+def register_width(node: Compute, stored: int) -> int:
+    """Bytes of an element in registers: short floats are widened, short integers are not."""
+    if node.expression is None:
+        return max(4, stored)
+    parts = {part.dtype for part in ex.walk(node.expression)}
+    kept = (itemsize(kind) for kind in parts if "int" in kind or kind == "bool")
+    widened = (max(4, itemsize(kind)) for kind in parts if "float" in kind)
+    return max((*kept, *widened), default=4)

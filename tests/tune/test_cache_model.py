@@ -14,8 +14,9 @@ from septran.ir.index import Index, Var
 from septran.ir.views import View
 from septran.machine.model import Engine, Instruction, Machine, Memory, Processor
 from septran.tile.nodes import Buffer, Compute, Copy, For, Origin, Region, TileProgram
-from septran.tuning.cache_model import CacheModel
+from septran.tuning.cache_model import CacheModel, registers
 from septran.tuning.model import CACHE_NOTES, predict
+from septran.tuning.operations import rate_of
 from septran.tuning.reuse import steps_of
 
 WHY = Origin("t", "t", None, None, "a test")
@@ -160,13 +161,45 @@ def computing(operator, shapes, **static):
     return sum(x.seconds for x in predict(stages.tile_program).limits if x.kind == "compute")
 
 
-def test_elements_that_lie_apart_are_loaded_one_by_one():
+def test_an_operator_that_exchanges_axes_turns_blocks_in_registers():
     shapes = {"A": 8, "B": 64, "C": 64, "D": 64}
     along = computing("permute", shapes, order=(1, 0, 2, 3))
     across = computing("permute", shapes, order=(0, 1, 3, 2))
-    each = 2.0 / (septran.load_machine("cpu-x86").clock_mhz * 1e6)
-    units = septran.load_machine("cpu-x86").processors[1].count
+    machine = septran.load_machine("cpu-x86")
+    rate = rate_of(machine, machine.instruction("vector"), "float32")
+    each = math.log2(registers(machine).bytes // 4) / rate
+    units = machine.processors[1].count
     assert across - along == pytest.approx(8 * 64**3 * each / units, rel=0.01)
+
+
+def moved(function=None):
+    """Y = X.T, or a function of it, of 64 by 64 elements."""
+    across = region("X", (64, 64))
+    across = replace(across, index=across.index[::-1])
+    value = ex.Load(across, "float32")
+    value = ex.unary(function, value) if function else value
+    operands = (region("Y", (64, 64)), across)
+    node = Compute("map", operands, "alu", "CORE", WHY, expression=value)
+    return predict(program(node, Y=(64, 64), X=(64, 64)))
+
+
+def busy(prediction):
+    [compute] = (limit.seconds for limit in prediction.limits if limit.kind == "compute")
+    return compute
+
+
+def test_elements_that_only_change_places_are_turned_in_registers():
+    # Sixteen vectors in four steps; what is computed with is gathered, two cycles an element.
+    assert busy(moved()) == pytest.approx(64 * 64 / 16 * 4 / 1e9)
+    assert busy(moved("negative")) == pytest.approx(64 * 64 * (2 + 1 / 16) / 1e9)
+
+
+@pytest.mark.parametrize(("axis", "steps"), [(1, 2 * 4 + 2), (0, 1)])
+def test_a_scan_takes_some_steps_a_vector(axis, steps):
+    operands = (region("Y", (64, 64)), region("X", (64, 64)))
+    node = Compute("scan", operands, "alu", "CORE", WHY, attributes=(("axis", axis),))
+    found = predict(program(node, Y=(64, 64), X=(64, 64)))
+    assert busy(found) == pytest.approx(64 * 64 / 16 * steps / 1e9)
 
 
 def test_vectors_go_along_the_windows_that_are_reduced_not_in_them():
@@ -174,6 +207,40 @@ def test_vectors_go_along_the_windows_that_are_reduced_not_in_them():
     shapes = {"B": 1, "C": 64, "H": 112, "W": 112}
     small, large = (computing("pool2d", shapes, size=size, stride=1) for size in (3, 6))
     assert 3 < large / small < 5
+
+
+def product(rows, columns, steps, dtype="float32", *, transposed=False):
+    """C = A @ B, or A @ B.T."""
+    shapes = {"C": (rows, columns), "A": (rows, steps), "B": (steps, columns)}
+    operands = [region(name, shape) for name, shape in shapes.items()]
+    if transposed:
+        shapes["B"] = shapes["B"][::-1]
+        operands[2] = replace(operands[2], index=operands[2].index[::-1])
+    made = tuple(Buffer(n, "DRAM", s, "float32" if n == "C" else dtype) for n, s in shapes.items())
+    node = Compute("gemm", tuple(operands), "fma", "CORE", WHY)
+    return TileProgram("t", CPU, tuple(shapes), ("C",), (), made, (node,))
+
+
+def test_rows_along_the_sum_are_multiplied_one_by_one():
+    steps, vector = 8192, 64
+    across = amounts(predict(product(4, 16, steps)))
+    along = amounts(predict(product(4, 16, steps, transposed=True)))
+    # Of each row and column a vector of B, and of A one for sixteen columns.
+    assert along["L1 -> compute"] == 4 * 17 * (steps // 16) * vector
+    assert across["L1 -> compute"] == (1 + 4) * steps * vector
+    # The rows behind the first one find B where it was left: 512 KiB, in L2.
+    size = 16 * steps * 4
+    assert along["L2 -> compute"] - across["L2 -> compute"] == 3 * size
+
+
+@pytest.mark.parametrize(("transposed", "widened"), [(True, 4 * 17), (False, 16 * (4 + 1))])
+def test_floats_of_16_bits_are_widened_before_they_are_multiplied(transposed, widened):
+    def seconds(dtype):
+        return busy(predict(product(4, 16, 256, dtype, transposed=transposed)))
+
+    # Along the sum a vector for sixteen steps, across it one of B and four elements of A a step.
+    # 32 operations a cycle are a vector's multiply-adds.
+    assert seconds("float16") - seconds("float32") == pytest.approx(widened * 16 / 1e9)
 
 
 def test_what_occurs_again_is_computed_once():

@@ -130,11 +130,21 @@ def test_a_slow_moment_does_not_end_a_shared_cache():
 
 
 @pytest.mark.parametrize(
-    ("found", "reported", "size"),
-    [(768, 1024, 1024), (256, 1024, 256), (768, None, 768), (None, 1024, 1024), (None, None, None)],
+    ("found", "reported", "shared", "size"),
+    [
+        (768, 1024, False, 1024),
+        (384, 1024, False, 1024),  # pages that lie anywhere, and other guests
+        (384, 1024, True, 384),
+        (256, 1024, False, 256),
+        (768, None, False, 768),
+        (None, 1024, False, 1024),
+        (None, None, False, None),
+    ],
 )
-def test_the_system_is_believed_where_the_times_do_not_speak_against_it(found, reported, size):
-    assert Size("L2", found, reported).bytes == size
+def test_the_system_is_believed_where_the_times_do_not_speak_against_it(
+    found, reported, shared, size
+):
+    assert Size("L2", found, reported, shared=shared).bytes == size
 
 
 def test_what_the_system_tells_is_read_level_by_level(tmp_path):
