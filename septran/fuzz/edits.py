@@ -120,8 +120,9 @@ def _alignment(c: Choices, document: dict[str, Any]) -> None:
 
 def _units(c: Choices, document: dict[str, Any]) -> None:
     levels = [p for p in document["processors"].values() if isinstance(p, dict) and "of" in p]
-    # Who runs a TPU's code has one core; a GPU's blocks run one after another.
-    if document["backend"] == "cpu" or backend_of(document["backend"]).simulated:
+    # Of a host that is measured, and of simulated machines, so many units run side by side.
+    facts = backend_of(document["backend"])
+    if facts.simulated or facts.loops is not None:
         levels[0]["count"] = c.of((1, 2, 3, 5))
 
 

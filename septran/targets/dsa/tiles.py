@@ -353,7 +353,9 @@ def tir_number(context: Context, value: Any, dtype: str) -> Any:
     """A number as a TensorIR constant or expression: float64 for floats, else int64."""
     wide = "float64" if is_float(dtype) else "int64"
     if isinstance(value, bool | int | float):
-        return tirx.const(float(value) if wide == "float64" else int(value), wide)
+        # What uint64 alone has is passed by its bits.
+        whole = (int(value) + 2**63) % 2**64 - 2**63 if wide == "int64" else float(value)
+        return tirx.const(whole, wide)
     found = context.lower(value) if isinstance(value, Index) else value
     return found if str(found.ty.dtype) == wide else tirx.Cast(wide, found)
 

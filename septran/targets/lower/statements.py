@@ -186,12 +186,21 @@ def value_of(node: Compute | Copy) -> ex.Expr:
         case "fill":
             value = attributes.get("value", 0)
             assert not isinstance(value, str)
-            return ex.Constant(value, "bool" if isinstance(value, bool) else "float64")
+            return ex.Constant(value, _type_of(value))
         case "copy" | "cast" | "accumulate":
             return ex.Load(node.operands[1], "")
         case _:
             assert node.expression is not None
             return node.expression
+
+
+def _type_of(value: bool | int | float) -> str:
+    """Return a type that has the number as it is: float64 has not each long integer."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int) and -(2**63) <= value < 2**64 and int(float(value)) != value:
+        return "int64" if value < 2**63 else "uint64"
+    return "float64"
 
 
 def _fits(value: ex.Reduce, target: Region) -> bool:

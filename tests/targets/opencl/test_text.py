@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import septran
+from septran import task
+from septran.targets.opencl.target import TARGET
 from septran.targets.opencl.text.prelude import PARTS, prelude
 from septran.targets.opencl.text.vectors import with_vectors
 
@@ -31,6 +33,26 @@ def test_numbers_keep_all_their_bits():
     )
     numbers = re.findall(r"0x1\.\w+p[-+]\d+f", gelu.tensor_ir.cuda.source)
     assert np.float32(0.5**0.5) in [np.float32(float.fromhex(n[:-1])) for n in numbers]
+
+
+def test_negative_numbers_keep_their_sign():
+    @task.define(leaf=True)
+    def some(Y, X):
+        Y[:, :] = task.where(X > -0.12345678, X - 0.3333333, -1.2345678e30)
+
+    @task.define
+    def whole(Y: task.Out["M", "N"], X: task.In["M", "N"]):
+        for i in task.parallel_range(X.shape[0]):
+            task.launch(some, Y[i : i + 1], X[i : i + 1])
+
+    for dtype in ("float32", "float64"):
+        found = text(whole, dtype, M=3, N=8)
+        numbers = {float.fromhex(n) for n in re.findall(r"-?0x1\.\w+p[-+]\d+", found)}
+        kind = np.dtype(dtype).type
+        assert {float(kind(-0.12345678)), float(kind(-1.2345678e30))} <= numbers
+        if TARGET.missing() is None:
+            kernel = septran.compile(whole, "opencl-generic", shapes={"M": 3, "N": 8}, dtypes=dtype)
+            assert kernel.check().right
 
 
 def test_vectors_are_moved_as_such_and_every_array_is_aligned_for_them():

@@ -16,7 +16,7 @@ from septran.targets.opencl.text.words import CONSTANT, in_opencl
 
 _DECLARED = re.compile(r"^(?:// Function: .*|__kernel void [^{;]*;)\n", re.MULTILINE)
 _HEAD = re.compile(r"^__kernel void (\w+)\(", re.MULTILINE)
-_CONSTANT = re.compile(rf"{CONSTANT}_(float|double)\(\D*(-?\d+)\D*?\)")
+_CONSTANT = re.compile(rf"{CONSTANT}_(float|double)\([^\d-]*(-?\d+)\D*?\)")
 _KERNELS = re.compile(r"(?=^__kernel)", re.MULTILINE)
 _NUMBERS = re.compile(r"\(convert_int\(get_(local|group)_id\(0\)\)\)")
 # TensorIR's extents are computed once. A driver that computes them in each turn has to see that
