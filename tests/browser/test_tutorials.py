@@ -19,6 +19,7 @@ VIEWS = {
     "11_softmax_to_flash_attention": {"sep-explorer"},
     "12_test_against_reference": set(),
     "13_data_decides": set(),
+    "14_port_a_triton_kernel": set(),
     "20_read_a_mapping": {
         "sep-ledger", "sep-memory", "sep-element-view", "sep-mapping-profile", "sep-editor",
     },
