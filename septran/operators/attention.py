@@ -40,15 +40,15 @@ def softmax_step(P, acc, m, l, S, Q, K, *, scale: task.static, ahead: task.stati
     T = task.empty(S.shape, S.dtype, name="T")
     E = task.empty(S.shape, S.dtype, name="E")
     power = task.exp if scale is None else task.exp2
-    scaled = S if scale is None else S * (scale * LOG2_E)
+    scores, unit = (S, None) if scale is None else in_units(S, scale * LOG2_E)
     if ahead is not None:
         seen = task.index(K, 0)[None, :] <= task.index(Q, 0)[:, None] + ahead
-        scaled = task.where(seen, scaled, -task.inf)
-    T[:, :] = scaled
-    new[:] = task.maximum(m, task.max(T, axis=1))
+        scores = task.where(seen, scores, -task.inf)
+    T[:, :] = scores
+    new[:] = task.maximum(m, times(task.max(T, axis=1), unit))
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # a row without keys so far
     old[:] = power(m - shift)
-    E[:, :] = power(T - shift[:, None])
+    E[:, :] = power(times(T, unit) - shift[:, None])
     P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new
@@ -64,7 +64,7 @@ def values_tile(acc, P, V):
 @task.define(leaf=True)
 def normalise(O, acc, l):
     """O = acc / l, and 0 for a query that sees no key."""
-    O[:, :] = acc / task.where(task.equal(l, 0.0), 1.0, l)[:, None]
+    O[:, :] = acc * (1.0 / task.where(task.equal(l, 0.0), 1.0, l))[:, None]
 
 
 @task.define
@@ -137,6 +137,20 @@ def heads_a_group(Q, K):
     shared = queries % max(1, keys) == 0
     task.require(shared, f"{queries} heads of queries cannot share {keys} of keys evenly")
     return max(1, queries // max(1, keys))
+
+
+def in_units(S, factor):
+    """Scores, and by what they are still to be multiplied; None for nothing.
+
+    The maximum of a row times a positive factor is that of the products: then the factor goes
+    into the difference from the maximum, one instruction for both.
+    """
+    return (S, factor) if factor > 0 else (S * factor, None)
+
+
+def times(x, unit):
+    """Multiply x by what `in_units` has left to do."""
+    return x if unit is None else x * unit
 
 
 FORWARD = "attention_lse"

@@ -73,7 +73,7 @@ def join_part(acc, l, part, maximum, total, top):
 @task.define(leaf=True)
 def join_end(O, acc, l):
     """O = acc / l, and 0 where there are no keys."""
-    O[:, :] = acc / task.where(task.equal(l, 0.0), 1.0, l)[:, None]
+    O[:, :] = acc * (1.0 / task.where(task.equal(l, 0.0), 1.0, l))[:, None]
 
 
 @task.define

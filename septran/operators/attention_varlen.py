@@ -15,8 +15,10 @@ from septran import task
 from septran.operators.attention import (
     LOG2_E,
     heads_a_group,
+    in_units,
     normalise,
     scores_tile,
+    times,
     values_tile,
 )
 
@@ -39,15 +41,15 @@ def varlen_step(P, acc, m, l, S, Q, K, end, key_end, *, scale: task.static, caus
     old = task.empty(m.shape, task.float32, name="old")
     T = task.empty(S.shape, task.float32, name="T")
     E = task.empty(S.shape, task.float32, name="E")
-    scaled = S * (scale * LOG2_E)
+    scores, unit = in_units(S, scale * LOG2_E)
     if causal:
         query, key = task.index(Q, 0)[:, None] - end, task.index(K, 0)[None, :] - key_end
-        scaled = task.where(key <= query, scaled, -task.inf)
-    T[:, :] = scaled
-    new[:] = task.maximum(m, task.max(T, axis=1))
+        scores = task.where(key <= query, scores, -task.inf)
+    T[:, :] = scores
+    new[:] = task.maximum(m, times(task.max(T, axis=1), unit))
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # a row without keys so far
     old[:] = task.exp2(m - shift)
-    E[:, :] = task.exp2(T - shift[:, None])
+    E[:, :] = task.exp2(times(T, unit) - shift[:, None])
     P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new

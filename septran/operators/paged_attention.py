@@ -11,7 +11,7 @@ that one are not read.
 import math
 
 from septran import task
-from septran.operators.attention import LOG2_E, normalise, scores_tile, values_tile
+from septran.operators.attention import LOG2_E, in_units, normalise, scores_tile, times, values_tile
 
 EXAMPLE = {"B": 4, "H": 8, "G": 2, "D": 64, "P": 64, "S": 16, "L": 12}
 CASES = (
@@ -32,12 +32,14 @@ def paged_step(P, acc, m, l, S, page, length, *, scale: task.static):
     T = task.empty(S.shape, task.float32, name="T")
     E = task.empty(S.shape, task.float32, name="E")
     at = task.index(page, 0)[:, None] * S.shape[1] + task.index(S, 1)[None, :]
-    # A sequence's last page may be full in part only.
-    T[:, :] = task.where(at < length[:, None], S * (scale * LOG2_E), -task.inf)
-    new[:] = task.maximum(m, task.max(T, axis=1))
+    scores, unit = in_units(S, scale * LOG2_E)
+    T[:, :] = task.where(
+        at < length[:, None], scores, -task.inf
+    )  # the last page may be full in part
+    new[:] = task.maximum(m, times(task.max(T, axis=1), unit))
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # no key so far
     old[:] = task.exp2(m - shift)
-    E[:, :] = task.exp2(T - shift[:, None])
+    E[:, :] = task.exp2(times(T, unit) - shift[:, None])
     P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new

@@ -15,7 +15,7 @@ Source: Kwon et al., PagedAttention, arXiv 2309.06180.
 import math
 
 from septran import task
-from septran.operators.attention import LOG2_E, normalise, scores_tile, values_tile
+from septran.operators.attention import LOG2_E, in_units, normalise, scores_tile, times, values_tile
 from septran.operators.attention_varlen import clear_rows
 
 EXAMPLE = {"T": 256, "B": 4, "H": 8, "G": 2, "D": 64, "P": 64, "S": 16, "L": 12}
@@ -39,15 +39,15 @@ def prefill_step(
     old = task.empty(m.shape, task.float32, name="old")
     T = task.empty(S.shape, task.float32, name="T")
     E = task.empty(S.shape, task.float32, name="E")
-    scaled = S * (scale * LOG2_E)
+    scores, unit = in_units(S, scale * LOG2_E)
     if causal:  # a query stands as far before the end of its sequence as the last key it sees
         key = task.index(page, 0)[:, None] * size + task.index(S, 1)[None, :] - length[:, None]
-        scaled = task.where(key <= task.index(Q, 0)[:, None] - end[:, None], scaled, -task.inf)
-    T[:, :] = scaled
-    new[:] = task.maximum(m, task.max(T, axis=1))
+        scores = task.where(key <= task.index(Q, 0)[:, None] - end[:, None], scores, -task.inf)
+    T[:, :] = scores
+    new[:] = task.maximum(m, times(task.max(T, axis=1), unit))
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # a row without keys so far
     old[:] = task.exp2(m - shift)
-    E[:, :] = task.exp2(T - shift[:, None])
+    E[:, :] = task.exp2(times(T, unit) - shift[:, None])
     P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new

@@ -14,8 +14,10 @@ from septran import task
 from septran.operators.attention import (
     LOG2_E,
     heads_a_group,
+    in_units,
     normalise,
     scores_tile,
+    times,
     values_tile,
 )
 
@@ -38,14 +40,13 @@ def sliding_step(
     T = task.empty(S.shape, task.float32, name="T")
     E = task.empty(S.shape, task.float32, name="E")
     key, last = task.index(K, 0)[None, :], task.index(Q, 0)[:, None] + ahead
-    scaled = S * (scale * LOG2_E)
-    if cap is not None:
-        scaled = task.tanh(S * (scale / cap)) * (cap * LOG2_E)
-    T[:, :] = task.where((key <= last) & (key > last - window), scaled, -task.inf)
-    new[:] = task.maximum(m, task.max(T, axis=1))
+    capped = S if cap is None else task.tanh(S * (scale / cap))
+    scores, unit = in_units(capped, (scale if cap is None else cap) * LOG2_E)
+    T[:, :] = task.where((key <= last) & (key > last - window), scores, -task.inf)
+    new[:] = task.maximum(m, times(task.max(T, axis=1), unit))
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # a row without keys so far
     old[:] = task.exp2(m - shift)
-    E[:, :] = task.exp2(T - shift[:, None])
+    E[:, :] = task.exp2(times(T, unit) - shift[:, None])
     P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from septran.ir.index import Index
     from septran.targets.cuda.context import Threads
     from septran.targets.cuda.fragment.fragments import Fragment
     from septran.targets.cuda.fragment.statements import Split
@@ -64,9 +65,16 @@ class KernelState:
     """Shared memory of the store that keeps arithmetic before a wait."""
     pingpong: Role | None = None
     """The role whose warpgroups take turns in issuing products."""
+    # warps
+    warp: Any = None
+    """The number of the thread's warp, uniform."""
+    warpgroups: dict[int, Index] = field(default_factory=dict)
+    """The number of the thread's warpgroup by the first thread of those that count."""
     # shared, epilogue, marks
     shared_base: Any = None
     """The shared-window address of shared memory's first byte."""
+    descriptors: Any = None
+    """The start of shared memory as matrix descriptors have it."""
     epilogues: dict[str, tuple[int, int]] = field(default_factory=dict)
     """First byte and panels a warpgroup of the panels for stores, by the threads."""
     marks: Marks | None = None

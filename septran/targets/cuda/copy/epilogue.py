@@ -22,6 +22,7 @@ from septran.targets.cuda.fragment.fragments import GROUP, WARP, Fragment
 from septran.targets.cuda.shared import SharedTile, pointer
 from septran.targets.cuda.sync.named_barriers import first_of_stores
 from septran.targets.cuda.text.ptx import proxy_fence, ptx
+from septran.targets.cuda.warps import warpgroup
 from septran.targets.lower.writer import Expr
 from septran.tile.analyses.engine_limits import Box, box, strides
 from septran.tile.analyses.loops import used
@@ -214,7 +215,7 @@ class _Epilogue:
         source = context.storages[self.node.source.buffer]
         groups = context.threads.count // GROUP
         rows, width = source.shape[0] // groups, SPAN // itemsize(source.dtype)
-        group = context.variable("group", context.thread // GROUP)
+        group = warpgroup(context)
         count = PANELS if _base(context, self.node, PANELS) is not None else 1
         base = _base(context, self.node, count)
         assert base is not None

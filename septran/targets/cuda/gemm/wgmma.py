@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import tirx
 from tvm.script.ir_builder import tirx as T  # noqa: N812  # as TVM itself spells it
 
 from septran.dtypes import itemsize
@@ -15,9 +16,10 @@ from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragment.fragments import GROUP, Fragment, register, thread
 from septran.targets.cuda.gemm import wgmma_scoreboard as inflight
 from septran.targets.cuda.gemm.masks import cleared
-from septran.targets.cuda.shared import SharedTile, address, tile
+from septran.targets.cuda.shared import SharedTile, base, tile
 from septran.targets.cuda.text.ptx import ptx, sums, words
 from septran.targets.cuda.unsupported import unsupported
+from septran.targets.cuda.warps import warpgroup
 from septran.targets.lower.indices import divisor
 from septran.targets.lower.writer import Expr
 from septran.tile.nodes import Compute, Region
@@ -41,6 +43,8 @@ TYPES = {
 WINDOW = 1 << 18
 """Bytes of a block's shared memory that a descriptor can address. What is above in an address is
 the block's rank in its cluster, which has no place there (PTX ISA, matrix-descriptor-encode)."""
+UNIT = 16
+"""Bytes that a descriptor counts by."""
 SWIZZLES = {128: 1, 64: 2, 32: 3}
 """How a descriptor names a swizzle (PTX ISA, matrix descriptor, bits 62 and 63)."""
 
@@ -152,6 +156,16 @@ def matrix(context: Context, node: Compute, region: Region, summed: int) -> Shar
     return result
 
 
+def _origin(context: Context) -> Expr:
+    """Where shared memory begins, as a descriptor has it; made at the start."""
+    if context.state.descriptors is None:
+        value = (base(context) & T.uint32(WINDOW - 1)) // T.uint32(UNIT)
+        variable = tirx.Var(context.writer.name("descriptors"), "uint32")
+        context.opening.append(tirx.Bind(variable, value))
+        context.state.descriptors = variable
+    return context.state.descriptors
+
+
 def gemm(context: Context, node: Compute) -> None:
     """C += A @ B, under way until something needs its operands."""
     issue(context, node)
@@ -260,7 +274,7 @@ class WgmmaProduct:
     def a(self, block: int, step: int) -> Expr:
         """The descriptor of A, or a pointer to its four registers."""
         if isinstance(self.left, SharedOperand):
-            group = self.context.thread // GROUP
+            group = warpgroup(self.context)
             rows = self.blocks * ROWS
             offset = self.left.offset(block * ROWS, step)
             return self.descriptor(self.left, offset + self.group_offset(group, rows))
@@ -279,10 +293,11 @@ class WgmmaProduct:
         """A matrix descriptor for the part at a byte of shared memory."""
         context = self.context
         offset = context.indices.simplify(offset)
+        assert divisor(offset) % UNIT == 0, f"{offset} is between two rows of a swizzle's atom"
         # Without the constant: descriptors of one operand then differ by what is added last.
-        at = address(context, context.lower(offset - offset.constant))
-        fixed = (offset.constant >> 4) + (operand.leading >> 4 << 16)
-        low = ((at & T.uint32(WINDOW - 1)) >> T.uint32(4)) + T.uint32(fixed)
+        varying = context.indices.simplify((offset - offset.constant) // UNIT)
+        fixed = offset.constant // UNIT + (operand.leading // UNIT << 16)
+        low = _origin(context) + T.Cast("uint32", context.lower(varying)) + T.uint32(fixed)
         return T.cuda.func_call(
             "septran_descriptor",
             low,

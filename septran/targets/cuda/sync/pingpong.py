@@ -16,6 +16,7 @@ from septran.targets.cuda.context import Context
 from septran.targets.cuda.fragment.fragments import GROUP
 from septran.targets.cuda.sync.named_barriers import first_of_turns
 from septran.targets.cuda.text.ptx import ptx
+from septran.targets.cuda.warps import warpgroup
 from septran.tile.analyses.asynchronous_products import asynchronous
 from septran.tile.nodes import Node, Release, Role, Wait
 
@@ -27,11 +28,11 @@ def taken(context: Context, role: Role | None) -> Iterator[None]:
         yield
         return
     context.state.pingpong = role
-    last = context.lower(context.thread // GROUP) == context.writer.index(role.count - 1)
+    last = context.lower(warpgroup(context)) == context.writer.index(role.count - 1)
     with context.writer.when(last):
         _bar(context, "bar.arrive", Index())
     yield
-    first = context.lower(context.thread // GROUP) == context.writer.index(0)
+    first = context.lower(warpgroup(context)) == context.writer.index(0)
     with context.writer.when(first):
         _bar(context, "bar.sync", Index())
     context.state.pingpong = None
@@ -64,7 +65,7 @@ def _edge(context: Context, body: tuple[Node, ...], position: int, step: int) ->
 
 
 def _group(context: Context) -> Index:
-    return context.variable("group", context.thread // GROUP)
+    return warpgroup(context)
 
 
 def _bar(context: Context, text: str, number: Index) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from tvm import tirx
+
 from septran.emulator.launch import REGISTER_UNIT as UNIT
 from septran.emulator.launch import registers_at_launch
 from septran.targets.cuda.context import Context, Threads
@@ -15,6 +17,7 @@ from septran.targets.cuda.run.instrumentation import lane
 from septran.targets.cuda.sync import channels
 from septran.targets.cuda.text.ptx import elected, ptx
 from septran.targets.cuda.unsupported import unsupported
+from septran.targets.cuda.warps import below
 from septran.targets.lower.writer import both
 from septran.tile.analyses.engine_limits import BOX
 from septran.tile.analyses.liveness import role_groups
@@ -125,9 +128,9 @@ def emit_role(context: Context, role: Role) -> None:
     threads = context.state.roles[id(role)]
     writer = context.writer
     # The first role has no lower bound, and the last one no upper one.
-    after = context.number >= writer.index(threads.first) if threads.first else None
+    after = tirx.Not(below(context, threads.first)) if threads.first else None
     end = threads.first + threads.count
-    before = context.number < writer.index(end) if end < context.block else None
+    before = below(context, end) if end < context.block else None
     writer.note(f"role {role.name}: {role.origin}")
     with writer.when(both(after, before)):
         if role.registers is not None and any(n is role for n in context.state.body):
@@ -197,7 +200,7 @@ def _run(context: Context, role: Role, threads: Threads) -> None:
             enter(context, threads, role.body, role)
         return
     # elect.sync wants a converged warp: one enters, and one of its lanes goes on.
-    first = context.number < context.writer.index(threads.first + 32)
+    first = below(context, threads.first + WARP)
     with context.writer.when(first), context.writer.when(elected()):
         channels.enter(context, role.body)
         context.state.one_thread = True
