@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 import septran
+from benchmarks.models.logic import linear
 from septran.ir.index import Index, axis
 from septran.machine.loader import load_machine
 from septran.targets.cpu import simd
@@ -117,6 +118,12 @@ def from_afar(text: str, name: str) -> int:
 def test_weights_of_the_next_panel_are_asked_for_where_they_are_far(operator):
     assert from_afar(code(operator, HEAVY, padding=1), "F") > 0
     assert from_afar(code(operator, {**HEAVY, "C": 16, "O": 32}, padding=1), "F") == 0
+
+
+def test_a_panel_of_the_callers_that_is_all_its_columns_has_no_next_one():
+    shapes = {"M": 60, "P": 32, "K": 384, "S": 48}  # more than L2 holds
+    stages = septran.produce_stages(linear, "cpu-x86", shapes=shapes, static={"act": "none"})
+    assert from_afar(stages.tensor_ir.text, "B") == 0
 
 
 @pytest.mark.parametrize("rows", [16, 32, 64])

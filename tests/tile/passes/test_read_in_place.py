@@ -8,6 +8,46 @@ import septran
 from septran.tile.nodes import Copy, nodes
 from septran.tile.passes.copies.read_in_place import NAME
 
+PANELS = '''"""C = 2 A B with B in panels of S columns."""
+
+from septran import task
+
+
+@task.define(leaf=True)
+def product(C, A, B):
+    task.fill(C, 0)
+    task.call_primitive("gemm", C, A, B)
+
+
+@task.define(leaf=True)
+def twice(C, acc):
+    C[:, :] = acc * 2
+
+
+@task.define
+def some_rows(C, A, B):
+    acc = task.empty(C.shape, task.float32, name="acc")
+    task.launch(product, acc, A, B)
+    task.launch(twice, C, acc)
+
+
+@task.define
+def panel(C, A, B):
+    rows = task.tunable("block_M")
+    Cp, Ap = (task.partition(x, shape=(rows, x.shape[1])) for x in (C, A))
+    for i in task.parallel_range(Cp.shape[0]):
+        task.launch(some_rows, Cp[i, 0], Ap[i, 0], B)
+
+
+@task.define
+def by_panels(
+    C: task.Tensor["M", "P * S"], A: task.Tensor["M", "K"], B: task.Tensor["P", "K", "S"]
+):
+    Cp = task.partition(C, shape=(C.shape[0], B.shape[2]))
+    for p in task.parallel_range(B.shape[0]):
+        task.launch(panel, Cp[0, p], A, B[p])
+'''
+
 
 def program(m, n, k, machine="cpu-x86", **options):
     shapes = {"M": m, "N": n, "K": k}
@@ -74,6 +114,20 @@ def test_the_rest_is_packed(shape, options):
     made = program(*shape, **options)
     assert in_place(made) == []
     assert "B" in copied(made)
+
+
+@pytest.mark.parametrize(("width", "places"), [(48, 1), (64, 0)])
+def test_a_panel_as_the_caller_stores_it_is_not_packed_again(tmp_path, width, places):
+    logic = tmp_path / "by_panels.py"
+    logic.write_text(PANELS)
+    shapes = {"M": 200, "P": 4, "K": 1536, "S": width}
+    stages = septran.produce_stages(logic, "cpu-x86", shapes=shapes)
+    found = [removed.reason for removed in in_place(stages.tile_program)]
+    assert found == ["its rows lie one behind the other, as those of a panel"] * places
+    # Nor are the rows that each panel is multiplied by, unless they would share cache sets.
+    assert copied(stages.tile_program) == ({"B"} if not places else set())
+    shapes["K"] = 2048
+    assert "A" in copied(septran.produce_stages(logic, "cpu-x86", shapes=shapes).tile_program)
 
 
 def test_copies_into_memories_that_hardware_does_not_fill_stay():

@@ -328,7 +328,9 @@ def _next_columns(
     context: Context, operands: Operands, shape: Shape, tile: RegisterTile
 ) -> Prefetch | None:
     """The next panel of B, where it is read in place and far away."""
-    b, high = operands.b, operands.c.region.shape[0]
+    b, (high, wide) = operands.b, operands.c.region.shape
+    if wide <= shape.columns:  # there is none
+        return None
     # The next panel has as many lines as a strip has steps, and all strips of this one share them.
     every = high // shape.rows
     if tile.columns is not None or not MIN_INTERVAL <= every <= MAX_INTERVAL or not far(context, b):

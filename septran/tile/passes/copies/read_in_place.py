@@ -46,6 +46,9 @@ For more rows, packing pays.
 """
 LINE = 64
 """The bytes of a cache line, and the bytes that a gemm takes of a row of B at once."""
+LINES_OF_PANEL = 3
+"""The lines of a row of B up to which rows one behind the other are what packing would make:
+those of the widest register tile."""
 PART = 4
 """The reciprocal of the share of a larger cache that B may take."""
 WAYS = 8
@@ -118,6 +121,8 @@ class _Work:
             return None
         if rows <= (NARROW_ROWS if narrow else FEW_ROWS):
             return f"only {rows} rows are multiplied by it"
+        if not along and not narrow and self._panel(copy.source):
+            return "its rows lie one behind the other, as those of a panel"
         if not along and not narrow and rows <= SOME_ROWS and self._stays(copy.source):
             return f"its rows stay in a cache for the {rows} that are multiplied by them"
         return None
@@ -194,13 +199,22 @@ class _Work:
     def _source(self, copy: Copy) -> Buffer:
         return self.program.buffer(copy.source.buffer)
 
-    def _stays(self, source: Region) -> bool:
-        """Whether a line of each row fits the core's first cache, or B a part of its last one."""
+    def _panel(self, source: Region) -> bool:
+        """Whether it is stored as a panel: narrow rows, each right behind the one before."""
+        width = source.shape[1] * itemsize(self.program.buffer(source.buffer).dtype)
+        return width <= LINES_OF_PANEL * LINE and self._step(source) == width
+
+    def _step(self, source: Region) -> int:
+        """The bytes from one row of B to the next."""
         buffer, strides = self.program.buffer(source.buffer), source.strides()
         assert strides is not None
-        step = itemsize(buffer.dtype) * sum(
+        return itemsize(buffer.dtype) * sum(
             row.get(0, 0) * math.prod(buffer.shape[n + 1 :]) for n, row in enumerate(strides)
         )
+
+    def _stays(self, source: Region) -> bool:
+        """Whether a line of each row fits the core's first cache, or B a part of its last one."""
+        step = self._step(source)
         machine = self.program.machine
         core = machine.processors[-1].name
         caches = [m for m in machine.memories if m.cached and m.visible_to == core]
