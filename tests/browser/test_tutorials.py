@@ -29,6 +29,7 @@ VIEWS = {
     "24_describe_your_own_dsa": set(),
     "25_cpu_microkernels": set(),
     "26_debug_a_dsa": set(),
+    "27_tune_for_my_machine": set(),
     "30_write_a_pass": {"sep-explorer"},
     "31_add_an_instruction": {"sep-timeline"},
     "40_a_real_model": set(),
