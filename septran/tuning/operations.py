@@ -44,9 +44,12 @@ def operations(
     integers, so that each is a part of an operation, and what occurs again is computed once.
     """
     costs: Mapping[str, float] = instruction.costs if instruction else {}
-    parts = ex.walk(node.expression) if node.expression is not None else ()
+    parts = list(ex.walk(node.expression)) if node.expression is not None else []
+    signs = {part for one in parts if code and _extends_sign(one) for part in ex.walk(one)}
     for part in dict.fromkeys(parts) if code else parts:
         match part:
+            case ex.Binary() if part in signs:
+                continue  # the cast between them is all that is left
             case ex.Unary(function, operand):
                 cost, shape = _cost(costs, function), (operand.shape, operand.valid)
             case ex.Binary(function):
@@ -60,6 +63,21 @@ def operations(
         # Short floats are computed with in float32, as wide as the others; integers are not.
         narrow = code and "int" in part.dtype
         yield cost * (min(1.0, itemsize(part.dtype) / 4) if narrow else 1.0), space(*shape)
+
+
+def _extends_sign(part: ex.Expr) -> bool:
+    """Whether it is ``(x ^ 128) - 128`` of a byte, or the like: what compilers know a move for."""
+    match part:
+        case ex.Binary(
+            "subtract",
+            ex.Cast(operand=ex.Binary("xor", byte, ex.Constant(sign))) as wide,
+            ex.Constant(same),
+        ):
+            bits = 8 * itemsize(byte.dtype)
+            shorter = itemsize(byte.dtype) < itemsize(wide.dtype)
+            return shorter and "int" in wide.dtype and sign == same == 1 << bits - 1
+        case _:
+            return False
 
 
 def _cost(costs: Mapping[str, float], function: str) -> float:

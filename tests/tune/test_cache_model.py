@@ -258,6 +258,16 @@ def test_what_occurs_again_is_computed_once():
     assert counts[0] == pytest.approx(counts[1] * 9 / 8)  # and an addition
 
 
+@pytest.mark.parametrize(("sign", "operations"), [(128, 1), (64, 2 + 1 / 4)])
+def test_a_sign_that_is_extended_by_arithmetic_is_a_single_move(sign, operations):
+    byte = ex.binary("xor", ex.Load(region("X", (64, 64)), "uint8"), ex.Constant(sign, "uint8"))
+    value = ex.binary("subtract", ex.Cast(byte, "int32"), ex.Constant(sign, "int32"))
+    operands = (region("Y", (64, 64)), region("X", (64, 64)))
+    node = Compute("map", operands, "alu", "CORE", WHY, expression=value)
+    found = predict(program(node, Y=(64, 64), X=(64, 64)))
+    assert busy(found) == pytest.approx(64 * 64 / 16 * operations / 1e9)
+
+
 def test_sections_that_a_call_tells_are_taken_for_equal_ones():
     """Each of them reads the matrix of its own; in the first alone only one would be read."""
     shapes = {"T": 512, "E": 8, "N": 512, "K": 512}
