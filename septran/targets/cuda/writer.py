@@ -13,8 +13,11 @@ from septran.targets.lower.writer import Expr, Writer, flat_buffer
 
 NOTE = "septran_note"
 """The call that stands for a comment line until the text is printed."""
-ROLLED = "#pragma unroll 1"
-"""A note that becomes this line: the loop after it stays one."""
+UNROLL = "#pragma unroll "
+"""What a note begins with that becomes such a line: how many iterations the loop after it has
+side by side."""
+ROLLED = f"{UNROLL}1"
+"""The loop after it stays one."""
 
 
 class CudaWriter(Writer):

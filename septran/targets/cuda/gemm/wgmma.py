@@ -172,6 +172,13 @@ def gemm(context: Context, node: Compute) -> None:
     inflight.add(context, node)
 
 
+def instructions(context: Context, node: Compute) -> int:
+    """About how many a product is: columns in the fewest parts."""
+    (rows, columns), right = node.operands[0].shape, node.operands[2]
+    steps = right.shape[0] * itemsize(context.buffer(right.buffer).dtype) // STEP
+    return rows // (ROWS * (context.threads.count // GROUP)) * -(-columns // WIDEST) * steps
+
+
 def issue(context: Context, node: Compute) -> None:
     """Start a product and commit it as a group."""
     work = WgmmaProduct.of(context, node)

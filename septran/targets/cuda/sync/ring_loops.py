@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from septran.ir.bounds import Ranges, loop_range
@@ -14,7 +15,11 @@ from septran.targets.cuda.lowering import emit_for as plain_for
 from septran.targets.cuda.run.instrumentation import marked
 from septran.targets.cuda.sync import channels
 from septran.targets.cuda.text.ptx import ptx
+from septran.targets.cuda.writer import UNROLL
 from septran.tile.nodes import Acquire, Commit, Compute, Copy, For, Node, Release, Wait
+
+MOST_PRODUCTS = 64
+"""Instructions of products that a loop's text may have, which all have to fit the cache."""
 
 
 def emit_for(context: Context, loop: For) -> None:
@@ -24,6 +29,9 @@ def emit_for(context: Context, loop: For) -> None:
     if product is None or not _divisible(context, loop):
         plain_for(context, replace(loop, body=in_order(context, loop, context.indices.ranges)))
         return
+    turn = _turn(context, loop, product)
+    if turn > 1:
+        context.writer.note(f"{UNROLL}{turn}")
     with context.loop(loop.variable.name, loop.extent) as index:
         context.alias(loop.variable, index)
         for node in loop.body:
@@ -107,6 +115,18 @@ def _only_product(body: tuple[Node, ...]) -> Compute | None:
     if not all(isinstance(n, Release) for n in kinds[1:]):
         return None
     return kinds[0]
+
+
+def _turn(context: Context, loop: For, product: Compute) -> int:
+    """How many iterations are written side by side: one for each stage of the rings.
+
+    Then stages, addresses of barriers and descriptors are numbers that the compiler knows.
+    """
+    names = {n.channel for n in loop.body if isinstance(n, Release)}
+    turn = math.lcm(*(context.program.channel(name).stages for name in names))
+    least = context.indices.bounds(loop.extent)[0]
+    fits = turn * wgmma.instructions(context, product) <= MOST_PRODUCTS
+    return turn if names and fits and least > turn else 1
 
 
 def _divisible(context: Context, loop: For) -> bool:

@@ -12,7 +12,7 @@ from tvm import tirx
 
 from septran.dtypes import is_float
 from septran.targets.cuda.text.prelude import lighten, prelude
-from septran.targets.cuda.writer import NOTE, ROLLED
+from septran.targets.cuda.writer import NOTE, UNROLL
 
 _NOTE = re.compile(rf'^(\s*){NOTE}\("((?:[^"\\]|\\.)*)"\);$', re.MULTILINE)
 _MOVED = re.compile(r"\*\((half4|nv_bfloat164|__nv_fp8x[24]_e4m3)\*\)")
@@ -79,7 +79,7 @@ def with_comments(text: str) -> str:
 def _line(note: re.Match[str]) -> str:
     """A comment, or the pragma that it stands for."""
     words = _plain(note[2])
-    return f"{note[1]}{words if words == ROLLED else f'// {words}'}"
+    return f"{note[1]}{words if words.startswith(UNROLL) else f'// {words}'}"
 
 
 def _plain(text: str) -> str:
