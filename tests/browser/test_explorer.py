@@ -143,6 +143,40 @@ def test_by_keyboard(open_notebook):
     assert notebook.page.evaluate("() => jupyterapp.shell.currentWidget.content.mode") == "command"
 
 
+WORDS = """body => {
+  const same = (one) => !one.classList?.contains('sep-changed');
+  const kept = (line) => [...line.childNodes].filter(same).map((one) => one.textContent).join('');
+  return [...body.children].filter((line) => !line.classList.contains('sep-same')).map((line) => [
+    line.classList.contains('sep-added'), kept(line), line.textContent]);
+}"""
+"""Of each line that a pass added or removed: whether added, what is not marked, and the whole."""
+
+
+def test_changed_words_are_marked_and_their_lines_keep_their_colours(open_notebook):
+    notebook = open_notebook(EXPLORE.format("gemm", "dsa-sim"))
+    view = explorer(notebook)
+    program = view.locator("[data-pane=tile_program]")
+    program.get_by_role("tab", name="pass by pass").click()
+    choice, body = program.locator("select"), program.locator(".sep-diff")
+    marked = 0
+    for n in range(choice.locator("option").count()):
+        choice.select_option(index=n)
+        lines = body.evaluate(WORDS)
+        for is_added, kept, whole in lines:
+            if kept == whole:
+                continue
+            marked += 1
+            others = [rest for sign, rest, _ in lines if sign != is_added]
+            assert kept in others, whole  # what is not marked is in both lines of a pair
+            assert kept.strip()
+    assert marked > 4
+    line = body.locator(".sep-added").first
+    before = line.evaluate("e => getComputedStyle(e).backgroundColor")
+    line.hover()
+    assert "sep-lit" in line.get_attribute("class")
+    assert line.evaluate("e => getComputedStyle(e).backgroundColor") == before
+
+
 def test_panes_passes_and_pages(open_notebook, tmp_path):
     notebook = open_notebook(EXPLORE.format("gemm", "dsa-sim"))
     page, view = notebook.page, explorer(notebook)

@@ -1,4 +1,5 @@
 // The tile program pass by pass: what each one wrote and took out.
+import {changedWords} from "./changed_words.js";
 import {coloured} from "./colouring.js";
 import {tag, unique} from "./dom.js";
 
@@ -33,23 +34,29 @@ export class PassesView {
     this.note.textContent = step.added + step.removed ? step.summary : `${step.summary} Nothing to do here.`;
     this.focus.forget(this.body);
     const rows = [];
-    for (let i = 0; i < step.rows.length; i += 3) rows.push(this.row(...step.rows.slice(i, i + 3)));
+    const words = [];
+    for (let i = 0; i < step.rows.length; i += 3) words.push([step.rows[i], this.passes.texts[step.rows[i + 1]]]);
+    const changed = changedWords(words);
+    for (let i = 0; i < step.rows.length; i += 3) rows.push(this.row(...step.rows.slice(i, i + 3), changed[i / 3]));
     this.body.replaceChildren(...rows);
     const first = rows.findIndex((row) => row.classList.contains("sep-added") || row.classList.contains("sep-removed"));
     this.body.scrollTop = first > 0 ? rows[first].offsetTop - 40 : 0;
   }
 
-  row(sign, number, set) {
+  row(sign, number, set, words) {
     const text = this.passes.texts[number];
     const kind = ["sep-same", "sep-added", "sep-removed"][sign];
     const line = tag("div", { class: `sep-code-line ${kind}`, "data-n": " +−"[sign] });
     line.sets = set ? [set] : [];
-    let at = 0;
-    for (const [start, end, name] of coloured(text, "tile")[0]) {
-      line.append(text.slice(at, start), tag("span", { class: `sep-c-${name}` }, text.slice(start, end)));
-      at = end;
+    const colours = coloured(text, "tile")[0];
+    const ends = [0, text.length, ...colours.flatMap(([start, end]) => [start, end]), ...words.flat()];
+    const cuts = [...new Set(ends)].sort((a, b) => a - b);
+    const within = (at, spans) => spans.find(([start, end]) => start <= at && at < end);
+    for (let n = 0; n + 1 < cuts.length; n += 1) {
+      const [piece, colour] = [text.slice(cuts[n], cuts[n + 1]), within(cuts[n], colours)];
+      const names = [colour && `sep-c-${colour[2]}`, within(cuts[n], words) && "sep-changed"].filter(Boolean);
+      line.append(names.length ? tag("span", { class: names.join(" ") }, piece) : piece);
     }
-    line.append(text.slice(at));
     this.focus.register(line, set);
     return line;
   }
