@@ -347,6 +347,7 @@ def _host_cores() -> int:
 
 def _memory(name: str, node: Node, clock: float | None) -> Memory:
     capacity, alignment = node.get("capacity"), node.get("alignment")
+    rows = node.get("row_alignment")
     return Memory(
         name,
         visible_to=node.items["visible_to"].text,
@@ -358,6 +359,7 @@ def _memory(name: str, node: Node, clock: float | None) -> Memory:
         unit_bytes_per_second=_per_second(node.get("unit_bandwidth"), clock),
         duplex=_flag(node, "duplex", default=False),
         alignment=int(alignment.value) if alignment else 1,  # type: ignore[arg-type]
+        row_alignment=int(rows.value) if rows else 1,  # type: ignore[arg-type]
         cached=_flag(node, "cached", default=False),
     )
 

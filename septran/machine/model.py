@@ -81,6 +81,8 @@ class Memory:
     """Whether reads and writes each have all of the bandwidth, instead of sharing it."""
     alignment: int = 1
     """The number of bytes of which each buffer's start is a multiple."""
+    row_alignment: int = 1
+    """The number of bytes of which the start of each row of a buffer is a multiple."""
     cached: bool = False
     """Whether hardware fills it by itself (a cache level).
 

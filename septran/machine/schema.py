@@ -83,6 +83,7 @@ MEMORY = Record(
         "duplex": Field(Flag(), "whether reads and writes each have all of the bandwidth"),
         "latency": Field(LATENCY, "time to the first byte"),
         "alignment": Field(PowerOfTwo(), "bytes that a buffer's start is a multiple of"),
+        "row_alignment": Field(PowerOfTwo(), "bytes that each row's start is a multiple of"),
         "cached": Field(Flag(), "whether hardware fills it by itself (a cache level)"),
         **DISPLAY_NAME,
     },

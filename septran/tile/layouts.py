@@ -65,6 +65,12 @@ class Layout:
             raise ValueError(f"a swizzle is of 32, 64 or 128 bytes, not {numbers[0]}")
         return Layout(match[1], numbers)
 
+    @staticmethod
+    def aligned(row_bytes: int, alignment: int, itemsize: int) -> Layout:
+        """Return rows that each begin at a multiple of `alignment` bytes."""
+        pad = -row_bytes % alignment // itemsize
+        return Layout("padded", (pad,)) if pad else Layout()
+
     @property
     def open(self) -> bool:
         """Whether it is of panels whose size the instruction that reads them decides."""

@@ -164,6 +164,10 @@ class Planner:
         """A temporary for a strip."""
         item = itemsize(dtype)
         pitch = item * (self.wide if cols else 1)
+        if rows and cols and self.scratch.memory:
+            # Each row begins where the memory wants it to.
+            wanted = self.context.machine.memory(self.scratch.memory).row_alignment
+            pitch = -(-pitch // wanted) * wanted
         spot = self.scratch.take(pitch * (self.high if rows else 1))
         address = self.address(spot, dtype)
         row, col = pitch if rows else 0, item if cols else 0

@@ -30,6 +30,7 @@ from septran.targets.dsa.tiles import (
 )
 from septran.targets.lower.scans import Scan
 from septran.targets.lower.statements import Statement, identity, statements
+from septran.tile.layouts import Layout
 from septran.tile.nodes import Buffer, Compute, Region
 
 
@@ -49,14 +50,22 @@ def emit_map(context: Context, node: Compute, queue: int) -> None:
             emit_map(context, part, queue)
     if smaller:
         return
-    for buffer in made:
-        spot = scratch.take(math.prod(buffer.shape) * itemsize(buffer.dtype))
+    for buffer in (_laid_out(context, scratch, b) for b in made):
+        spot = scratch.take(buffer.layout.elements(buffer.shape) * itemsize(buffer.dtype))
         base = address_of(context, scratch, spot, buffer.dtype)
         context.storages[buffer.name] = Storage(buffer, base.flat, base.offset)
     for statement in found:
         _Strips(context, node, queue, scratch, statement).emit()
     for buffer in made:
         del context.storages[buffer.name]
+
+
+def _laid_out(context: Context, scratch: TemporaryMemory, buffer: Buffer) -> Buffer:
+    """A temporary with rows that begin where its memory wants them to."""
+    if not scratch.memory or len(buffer.shape) < 2:
+        return buffer
+    wanted, item = context.machine.memory(scratch.memory).row_alignment, itemsize(buffer.dtype)
+    return replace(buffer, layout=Layout.aligned(buffer.shape[-1] * item, wanted, item))
 
 
 def emit_scan(context: Context, node: Compute, queue: int) -> None:

@@ -271,7 +271,7 @@ __aicore__ inline void rows_@name@(const LocalTensor<T> &dst, uint32_t dstRow, c
         rows = 1;
     }
     for (uint32_t row = 0; row < rows; ++row) {
-        @call@(dst[row * dstRow], x[row * xRow], cols);
+        @call@(dst[row * dstRow], @value@x[row * xRow], cols);
     }
     PipeBarrier<PIPE_V>();
 }

@@ -26,7 +26,7 @@ SCALAR = {"add": "Adds", "multiply": "Muls", "maximum": "Maxs", "minimum": "Mins
 UNARY = {"exp": "Exp", "log": "Ln", "sqrt": "Sqrt", "abs": "Abs"}
 COUNTED = {
     "tanh": "Tanh", "erf": "Erf", "sin": "Sin", "cos": "Cos", "sigmoid": "Sigmoid",
-    "log2": "Log2", "floor": "Floor", "ceil": "Ceil",
+    "log2": "Log2", "floor": "Floor", "ceil": "Ceil", "exp2": "Power",
 }  # fmt: skip
 """Of the library above the instructions: without strides."""
 REDUCTIONS = {"sum": "WholeReduceSum", "max": "WholeReduceMax", "min": "WholeReduceMin"}
@@ -61,6 +61,8 @@ def _functions() -> Iterator[tuple[str, str]]:
             name, more = f"{prefix}{function}{suffix}", dict(words)
             if call in ("WholeReduceMax", "WholeReduceMin"):
                 more["order"] = ", ReduceOrder::ORDER_ONLY_VALUE"
+            if function == "exp2":
+                more["value"] = "T(2), "
             found = {**more, "name": name, "call": call}
             yield f"rows_{name}", re.sub(r"@(\w+)@", lambda m: found[m[1]], templates[kind])  # noqa: B023
 

@@ -301,7 +301,7 @@ class _AscendPrinter(VectorPrinter):
             )
         self._leave()
         self.sides |= {CUBE, VECTOR} if self.guarded else set()
-        return ["SyncAll<false>();"]
+        return ["PipeBarrier<PIPE_ALL>();", "SyncAll<false>();"]
 
     # ---- copies and products
 
@@ -324,12 +324,7 @@ class _AscendPrinter(VectorPrinter):
         turned = self.turned[to] == (memory == "L0A")
         pitch = self._elements(given["src_stride"], item)
         blocks = self._elements(given["row_bytes"], 512)
-        if (
-            turned
-            and word == "left"
-            and isinstance(given["src_stride"], tirx.IntImm)
-            and int(pitch) % 256
-        ):
+        if turned and isinstance(given["src_stride"], tirx.IntImm) and int(pitch) % 256:
             raise self._limit("a row of fractals in L1 is of no whole squares of 16 x 16")
         name = f"{word}_turned_in" if turned else f"{word}_in"
         return [f"{name}({target}, {source}, {pitch}, {rows}, {blocks});"]

@@ -231,14 +231,24 @@ class VectorPrinter(Printer):
     def _vec_reduce(self, call: VectorCommand) -> list[str]:
         name = call.function.removeprefix("reduce_")
         self._check(call, name, prelude.REDUCTIONS, FLOATS)
-        if not is_number(call.given["accumulate"], 0):
-            raise self._limit("a reduction that adds to what is there")
         x = call.tiles["x"]
         if x.col != "1":
             raise self._limit("a reduction along columns that are not side by side")
         own = self._own(prelude.PARTS, call.dtype, prelude.PARTS_BYTES)
-        tensors = f"{call.target}, {x.tensor}, {x.row}, {own}"
-        return [f"rows_reduce_{name}({tensors}, {call.extents});"]
+        tensors = f"{x.tensor}, {x.row}, {own}"
+        if is_number(call.given["accumulate"], 0):
+            return [f"rows_reduce_{name}({call.target}, {tensors}, {call.extents});"]
+        # The results of these columns are a row of their own, and joined with those before.
+        spare, d = self._own(prelude.SPREADS[0], call.dtype, 4096), call.tiles["dst"]
+        count = self.expr(call.rows)
+        if d.row not in ("0", "1"):
+            raise self._limit("results of a reduction that are not side by side")
+        join = {"sum": "add", "max": "maximum", "min": "minimum"}[name]
+        ends = f"{d.tensor}, 0, {d.tensor}, 0, 1, {spare}, 0, 1"
+        return [
+            f"rows_reduce_{name}({spare}, 1, {tensors}, {call.extents});",
+            f"rows_{join}({ends}, 1, {count});",
+        ]
 
     def _vec_fill(self, call: VectorCommand) -> list[str]:
         self._check(call, "fill", ("fill",), ARITHMETIC)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from septran.dtypes import itemsize
 from septran.errors import TileError
 from septran.ir.primitives import PRIMITIVES
 from septran.tile.contracts import converts, demanded_layout
@@ -40,13 +41,23 @@ def infer_layouts(program: TileProgram) -> TileProgram:
 
     Strict: an instruction's contract. Common: what the mapping's author wrote, or what a
     neighbour needs: an engine that cannot change the layout on the way demands of its
-    source what was demanded of its target. Free: row.
+    source what was demanded of its target. Free: row, and where the memory wants each row to
+    begin at a multiple of some bytes, padded so.
     """
     program = _by_contract(_sized(program))
     # Each step gives a layout to one more buffer, so this ends.
     while (passed_on := _upstream(program)) != program:
         program = passed_on
-    return program
+    return replace(program, buffers=tuple(_with_aligned_rows(program, b) for b in program.buffers))
+
+
+def _with_aligned_rows(program: TileProgram, buffer: Buffer) -> Buffer:
+    """The buffer with rows that begin where its memory wants them to."""
+    wanted = program.machine.memory(buffer.memory).row_alignment
+    if wanted == 1 or buffer.layout != ROW or len(buffer.shape) < 2:
+        return buffer
+    item = itemsize(buffer.dtype)
+    return replace(buffer, layout=Layout.aligned(buffer.shape[-1] * item, wanted, item))
 
 
 def _sized(program: TileProgram) -> TileProgram:

@@ -22,6 +22,7 @@ def run(operator, shapes, dtype="float32", **more):
         ({"M": 17, "N": 5, "K": 7}, "float16"),
         pytest.param({"M": 140, "N": 130, "K": 200}, "bfloat16", marks=pytest.mark.slow),
         pytest.param({"M": 17, "N": 5, "K": 7}, "float32", marks=pytest.mark.slow),
+        pytest.param({"M": 40, "N": 40, "K": 200}, "float32", marks=pytest.mark.slow),
     ],
 )
 def test_products_of_whole_and_ragged_tiles_are_right(shapes, dtype):
@@ -33,13 +34,31 @@ def test_products_of_whole_and_ragged_tiles_are_right(shapes, dtype):
 @pytest.mark.parametrize(
     ("operator", "shapes"),
     [
-        ("softmax", {"M": 6, "N": 200}),
+        ("softmax", {"M": 40, "N": 70}),  # rows of 280 bytes, which begin at multiples of 32
+        pytest.param("gemm_bias_act", {"M": 70, "N": 40, "K": 66}, marks=pytest.mark.slow),
+        pytest.param("linear_recurrence", {"B": 2, "T": 37, "D": 70}, marks=pytest.mark.slow),
         pytest.param("layer_norm", {"M": 5, "N": 256}, marks=pytest.mark.slow),
         pytest.param("elementwise", {"M": 64, "N": 128}, marks=pytest.mark.slow),
     ],
 )
 def test_vectors_are_right(operator, shapes):
     run(operator, shapes)
+
+
+def test_rows_of_a_buffer_begin_where_the_memory_wants_them():
+    explained = septran.explain("softmax", "ascend-910b", shapes={"M": 40, "N": 70})
+    layouts = {b.name: str(b.layout) for b in explained.tile_program.buffers}
+    assert layouts["X_UB"] == "padded(2)"
+    assert layouts["X"] == "row"
+
+
+def test_both_cores_wait_for_each_other_through_main_memory():
+    shapes = {"M": 32, "N": 32, "K": 32}
+    kernel = run("gemm", shapes, "float16")  # the sums are rounded by the vector core
+    text = kernel.stages.source.text
+    assert "KERNEL_TYPE_MIX_AIC_1_1" in text
+    assert "CrossCoreSetFlag<0x2, PIPE_FIX>" in text
+    assert "CrossCoreWaitFlag(" in text
 
 
 def test_a_kernel_of_one_kind_of_core_says_so():

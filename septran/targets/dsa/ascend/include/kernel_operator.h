@@ -836,6 +836,15 @@ SEPTRAN_UNARY_COUNT(Cos, cos)
 SEPTRAN_UNARY_COUNT(Floor, floor)
 SEPTRAN_UNARY_COUNT(Ceil, ceil)
 
+/* A number to the power of each element. */
+template <typename T> void Power(const LocalTensor<T> &dst, const T &base, const LocalTensor<T> &x, uint32_t count)
+{
+    septran::floats<T>();
+    if (septran::number(base) != 2) fail("this model knows powers of 2 only");
+    const Tile a = rows_of(x, 1, count, 1, 0, false), d = rows_of(dst, 1, count, 1, 0, true);
+    unary<T>(septran::CODE_vec_exp2, d, a, 1, count);
+}
+
 template <typename T> constexpr bool is_float = !std::is_integral_v<T>;
 
 /* From one type to another. */
