@@ -22,6 +22,7 @@ from septran.mapping.mistakes import MappedCapacityError
 from septran.mapping.resolved import Setting
 from septran.request import CompileRequest
 from septran.runtime.stages import Stages
+from septran.task.tree import TaskTree
 from septran.tile.analyses.cycle_bound import cycle_bound
 from septran.tile.interpret.storage import size_bytes
 from septran.tile.nodes import TileProgram
@@ -30,6 +31,8 @@ from septran.tile.passes.layout.plan_memory import peak
 REGISTERS = "REGISTER"
 MOST_STEPS = 24
 """The greatest number of steps of one search: four tunables from 64 down to 1."""
+LONG = 4096
+"""The extent from which on a whole axis is what does not fit, and not the number of tiles."""
 
 Key = tuple[str, str]
 """A tunable: the name of the task that reads it, and its own."""
@@ -183,10 +186,34 @@ class _Search(Generic[S]):
         )
         if not tried:
             return self.first.stages
+        whole = _whole_axis(here.stages.task_tree)
         for error in _each(here.error):
-            error.hint = f"no tiling fits, even with smaller {tried}; {error.hint}"
+            error.hint = f"no tiling fits, even with smaller {tried}; {whole or error.hint}"
         stages: S = self.make(here.request, refusal=here.error)
         return stages
+
+
+def _whole_axis(tree: TaskTree) -> str:
+    """Return what to write where a leaf's tile has the whole of a long axis, which nothing cuts."""
+    axes = {extent for param in tree.root.params for extent in param.shape}
+    found = [
+        (extent, task, param.name)
+        for task in tree.tasks()
+        for param in task.params
+        if task.leaf and not task.builtin
+        for extent in param.shape
+        if extent in axes
+    ]
+    extent, task, name = max(found, key=lambda f: f[0], default=(0, tree.root, ""))
+    if extent < LONG:
+        return ""
+    return (
+        f"{task.name} ({task.location}) is given all {extent:,} elements of an axis of {name} at "
+        "once: cut that axis by `task.partition`, too, walk its blocks by `task.sequential_range`, "
+        "and keep in temporaries what each row has found so far (septran/operators/cumsum.py for "
+        "scans, logsumexp.py for maxima and sums), with a second walk for results that need all "
+        "of it"
+    )
 
 
 def _exchange_may_not_fit(program: TileProgram) -> bool:

@@ -145,8 +145,21 @@ def test_where_no_tiling_fits_the_error_says_so_and_which_memory():
     with pytest.raises(SepTranError, match="SPM is to hold") as caught:
         _ = stages.tile_program
     assert "no tiling fits, even with smaller block_rows of softmax" in caught.value.hint
+    assert "softmax_rows (septran/operators/softmax.py:" in caught.value.hint
+    assert "is given all 100,000 elements of an axis of Y at once: cut that axis" in (
+        caught.value.hint
+    )
     assert isinstance(caught.value, CapacityRefusal)
     assert caught.value.shortage.memory == "SPM"
+
+
+def test_what_does_not_fit_for_another_reason_than_a_long_axis_is_told_as_before():
+    """An attention of heads so wide that one row of keys is too much."""
+    shapes = {"B": 1, "H": 1, "G": 1, "M": 8, "N": 8, "D": 3000}
+    with pytest.raises(SepTranError) as caught:
+        _ = septran.produce_stages("attention", "npu-cube", shapes=shapes).tensor_ir
+    assert "no tiling fits" in str(caught.value)
+    assert "is given all" not in str(caught.value)
 
 
 def test_pipelines_get_shorter_where_no_tiles_leave_room_for_all_stages(logic):
