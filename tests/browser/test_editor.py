@@ -85,3 +85,49 @@ def test_writing_turning_running_saving(open_notebook, assert_accessible):
     assert saved == area.input_value()
     assert "saved as" in status.inner_text()
     assert notebook.state("editor.yaml == open('mine.mapping.yaml').read()") == "True"
+
+
+def test_words_that_may_stand_here_and_what_a_key_means(open_notebook, assert_accessible):
+    notebook = open_notebook("import septran\nseptran.edit('gemm', 'dsa-sim')")
+    page = notebook.page
+    view = page.locator(".sep-editor")
+    view.wait_for()
+    area, words = view.locator("textarea"), view.locator(".sep-words")
+    area.evaluate(
+        "e => { const at = e.value.indexOf('pipeline: 2') + 4; e.focus();"
+        " e.setSelectionRange(at, at + 7); document.execCommand('delete'); }"
+    )
+    assert words.is_hidden()
+    page.keyboard.press("Control+Space")
+    words.locator("li").first.wait_for()
+    offered = words.locator("li code").all_inner_texts()
+    assert "pipeline" in offered
+    assert all(word.startswith("pipe") for word in offered)
+    assert_accessible(page, ".sep-editor")
+    page.keyboard.press("Escape")
+    assert words.is_hidden()
+    page.keyboard.press("Control+Space")
+    words.locator("li").first.wait_for()
+    page.keyboard.press("Enter")
+    page.keyboard.type("3")
+    assert "pipeline: 3" in area.input_value()
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    assert "pipeline: 3" not in area.input_value()
+    page.keyboard.press("Control+y")
+    page.keyboard.press("Control+y")
+    assert "pipeline: 3" in area.input_value()
+
+    row = view.locator(".sep-text-line", has_text="proc: HOST").first
+    row.evaluate(
+        "e => { const t = e.closest('.sep-text').querySelector('textarea');"
+        " t.scrollTop = e.offsetTop - 60; }"
+    )
+    box = row.bounding_box()
+    at = row.inner_text().index("proc")
+    page.mouse.move(box["x"] + (at + 2) * 7.22, box["y"] + 9)
+    page.wait_for_function(
+        "() => document.querySelector('.sep-editor textarea').title.startsWith('proc: ')"
+    )
+    title = area.get_attribute("title")
+    assert "processor level that runs it" in title

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from septran.errors import SepTranError
+from septran.lsp.cursor import cursor_at, key_at
+from septran.lsp.words import about_key, machine_of, words_at
 from septran.mapping.tune import settled
 from septran.views.editing import EditedText, Explain, Knob, draft, with_knob
 from septran.views.links import linked, linked_data
@@ -52,6 +54,9 @@ class Editor(View):
 
     def _asked(self, _: Any, question: Any, __: Any) -> None:
         """Answer one question of the view."""
+        if question.get("want") in ("words", "about"):
+            self.send({"look": question["want"], "found": _looked_up(**question)})
+            return
         number, answer = question.get("number"), {}
         text = str(question.get("text", self.draft.text))
         try:
@@ -134,6 +139,16 @@ class Editor(View):
             raise ValueError(f"{target} exists; save under another name")
         target.write_text(text, encoding="utf-8")
         return target
+
+
+def _looked_up(want: str, text: str, line: int, column: int) -> Any:
+    """What may stand at a place of a mapping, from 0, or what the key there means."""
+    if want == "about":
+        path = key_at(text, line, column)
+        about = about_key("mapping", path) if path is not None else ""
+        return f"{path[-1]}: {about}" if path is not None and about else ""
+    words = words_at("mapping", cursor_at(text, line, column), machine_of(text))
+    return [[word.text, word.about, word.key] for word in words]
 
 
 def figures(draft: EditedText, before: dict[str, float]) -> list[Figure]:

@@ -1,4 +1,5 @@
 // The mapping editor: a text that is compiled as it is written, and all that it gives.
+import {Completion} from "./completion.js";
 import {refill, replaceStatic, tag} from "./dom.js";
 import {KnobsView} from "./knobs_view.js";
 import {bytes, seconds} from "./numbers.js";
@@ -19,6 +20,7 @@ class Editor {
     this.sent = 0;
     this.waiting = false;
     this.text = new TextEditor(model.get("data").text, "yaml", "mapping", () => this.later());
+    this.words = new Completion(this.text, (want, line, column, heard) => this.look(want, line, column, heard));
     this.knobs = new KnobsView((knob, value) => this.ask({ want: "turn", place: [knob.line, knob.column, knob.name], value }));
     this.status = tag("span", { class: "sep-note", role: "status", "aria-live": "polite" });
     this.mistakes = tag("ul", { class: "sep-mistakes", "aria-label": "mistakes" });
@@ -58,8 +60,15 @@ class Editor {
     this.model.send({ ...question, text: this.text.text, number: this.sent });
   }
 
+  /** Ask what may stand at a place, or what its key means; it waits for no compilation. */
+  look(want, line, column, heard) {
+    this.heardOf = { ...this.heardOf, [want]: heard };
+    this.model.send({ want, line, column, text: this.text.text });
+  }
+
   /** An answer is {number, note?, measured?}; `data` has changed before it. */
   answer(message) {
+    if (message.look) { this.heardOf[message.look](message.found); return; }
     if (message.number !== this.sent) return;
     this.waiting = false;
     if (message.text !== undefined && !this.next) this.text.text = message.text;
