@@ -103,6 +103,9 @@ def test_words_that_may_stand_here_and_what_a_key_means(open_notebook, assert_ac
     offered = words.locator("li code").all_inner_texts()
     assert "pipeline" in offered
     assert all(word.startswith("pipe") for word in offered)
+    shown, frame = words.bounding_box(), area.bounding_box()
+    assert frame["y"] <= shown["y"]  # whole, inside of the text
+    assert shown["y"] + shown["height"] <= frame["y"] + frame["height"]
     assert_accessible(page, ".sep-editor")
     page.keyboard.press("Escape")
     assert words.is_hidden()

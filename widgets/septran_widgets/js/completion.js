@@ -35,6 +35,8 @@ export class Completion {
 
   want() {
     const [line, column] = this.place();
+    const { scrollTop, clientHeight } = this.editor.area;
+    if (line * LINE < scrollTop || (line + 2) * LINE > scrollTop + clientHeight) this.editor.reveal(line + 1);
     this.ask("words", line, column, (words) => { this.words = words; this.at = 0; this.show(); });
   }
 
