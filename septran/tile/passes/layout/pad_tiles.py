@@ -37,6 +37,9 @@ def pad_tiles(program: TileProgram) -> TileProgram:
     if not wanted:
         return program
     work = _Work(program, Axes.of(program))
+    # A task of which no iteration is left has a request, and no product.
+    there = work.uses()
+    wanted = {use: by for use, by in wanted.items() if use in there}
     refused: dict[Use, str] = {}
     # A use whose axes cannot grow is taken back, which may let the axes of others grow less: so
     # this goes on until the rest have no problem.
@@ -93,6 +96,10 @@ class _Work:
                 if not fits and _use(node) in wanted:
                     grown.add(key)
         return {key: -(-self.axes.extents[key] // steps[key]) * steps[key] for key in grown}
+
+    def uses(self) -> frozenset[Use]:
+        """Return the uses of primitives that the program has."""
+        return frozenset(map(_use, self._primitives()))
 
     def said(self, use: Use, by: str) -> str:
         """Return the beginning of a remark that a product keeps its instruction."""

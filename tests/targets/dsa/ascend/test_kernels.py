@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import septran
+from septran.targets.dsa.code.build import compile_recording
 
 
 def run(operator, shapes, dtype="float32", **more):
@@ -78,6 +81,26 @@ def test_random_delays_change_no_bit():
         kernel.stages.executable.simulate(y, x, adversary=adversary)
         outputs.append(y)
     assert all(np.array_equal(y, outputs[0]) for y in outputs)
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes"),
+    [("gemm", {"M": 70, "N": 40, "K": 66}), ("elementwise", {"M": 40, "N": 70})],
+)
+def test_the_commands_that_llvm_records_give_the_same_bits(operator, shapes):
+    """They are those of the tile program, and know nothing of Ascend C."""
+    kernel = septran.compile(operator, "ascend-910b", shapes=shapes)
+    ours, program = kernel.stages.executable, kernel.stages.tile_program
+    other = replace(ours, program=compile_recording(ours.recording, ours.program.scalars))
+    random, results = np.random.default_rng(3), []
+    inputs = [
+        random.standard_normal(program.buffer(n).shape).astype(np.float32) for n in program.params
+    ]
+    for executable in (ours, other):
+        arguments = [x.copy() for x in inputs]
+        executable.simulate(*arguments)
+        results.append(arguments[0])
+    assert np.array_equal(*results)
 
 
 def test_what_the_vector_core_does_not_compute_is_refused():
