@@ -1,6 +1,6 @@
 """AMD machine code beside others', counted without a GPU: ``python -m benchmarks.gcn``.
 
-    python -m benchmarks.gcn_triton FOLDER gfx942         # where Triton is: its listings
+    python -m benchmarks.counts.gcn_triton FOLDER gfx942  # where Triton is: its listings
     python -m benchmarks.gcn --beside FOLDER              # ours, and those in the folder
 
 Clang compiles our kernels for the machine, and instructions of the loop that binds are counted by
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import septran
-from benchmarks.counted import CASES, OURS, Counted, chosen, table
-from benchmarks.gcn_listing import LANES, VECTOR_UNITS, Loop, kernel
+from benchmarks.counts.gcn_listing import LANES, VECTOR_UNITS, Loop, kernel
+from benchmarks.counts.table import CASES, OURS, Counted, chosen, table
 from septran.emulator.launch import CudaProgram
 from septran.machine.model import Machine
 from septran.targets.rocm.compile import HipCompiled, HipFigures, compile_text
@@ -97,7 +97,7 @@ def rows(case: Counted, name: str, beside: Path | None) -> Iterator[Row]:
     for figures in compiled.figures:
         waves = waves_at_a_time(launch, figures, machine)
         yield from _row(case, machine, OURS, compiled.assembly, figures, lanes, waves)
-    # A program of `benchmarks.gcn_triton` is a row of four waves.
+    # A program of `benchmarks.counts.gcn_triton` is a row of four waves.
     lanes = case.dims.get("M", 0) * LANES * VECTOR_UNITS
     for path in sorted(beside.glob(f"{program.arch}.{case.family}.*.s")) if beside else []:
         side, text = path.name.split(".")[2], path.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """NVIDIA machine code beside others', counted without a GPU: ``python -m benchmarks.sass``.
 
-    python -m benchmarks.sass_triton FOLDER sm_90a       # where Triton is: its PTX
+    python -m benchmarks.counts.sass_triton FOLDER sm_90a  # where Triton is: its PTX
     python -m benchmarks.sass --beside FOLDER            # ours, and what the folder has
 
 nvcc compiles our kernels and the others' for the machine, with one assembler, and the loop that
@@ -27,9 +27,17 @@ from pathlib import Path
 from typing import Any
 
 import septran
-from benchmarks.counted import CASES, OURS, Counted, chosen, table
-from benchmarks.sass_counts import LANES, SCHEDULERS, Counts, binding, copying, counted, hertz
-from benchmarks.sass_listing import Listing, kernels
+from benchmarks.counts.sass_counts import (
+    LANES,
+    SCHEDULERS,
+    Counts,
+    binding,
+    copying,
+    counted,
+    hertz,
+)
+from benchmarks.counts.sass_listing import Listing, kernels
+from benchmarks.counts.table import CASES, OURS, Counted, chosen, table
 from septran.emulator.launch import KernelLaunch
 from septran.machine.model import Machine
 from septran.runtime.work import work

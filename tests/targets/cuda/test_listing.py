@@ -6,9 +6,9 @@ import pytest
 
 import septran
 from benchmarks import sass
-from benchmarks.counted import Counted, table
-from benchmarks.sass_counts import binding, copying, counted
-from benchmarks.sass_listing import kernels
+from benchmarks.counts.sass_counts import binding, copying, counted
+from benchmarks.counts.sass_listing import kernels
+from benchmarks.counts.table import Counted, table
 from septran.targets.cuda.run.toolchain import disassemblers, nvcc
 
 HEAD = "//--------------------- .text.{}    --------------------------\n"

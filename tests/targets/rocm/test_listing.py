@@ -1,8 +1,8 @@
 """`benchmarks.gcn`: instructions of a loop by pipe, and what they cost."""
 
 from benchmarks import gcn
-from benchmarks.counted import Counted, table
-from benchmarks.gcn_listing import kernel
+from benchmarks.counts.gcn_listing import kernel
+from benchmarks.counts.table import Counted, table
 from septran.targets.rocm.compile import compile_text
 
 TEXT = """\

@@ -1,11 +1,11 @@
-"""Triton's kernels for NVIDIA GPUs as PTX, without a GPU: ``python -m benchmarks.sass_triton``.
+"""Triton's kernels for NVIDIA GPUs as PTX, without a GPU.
 
-    python -m benchmarks.sass_triton FOLDER sm_90a
+    python -m benchmarks.counts.sass_triton FOLDER sm_90a
 
 needs Triton alone, beside which this folder's parent is on the path. Of tiles, stages and ways to
 specialise warps several are compiled, and all are written with what a launch of them takes:
 `benchmarks.sass` compares with the least. Products and attention are by tensor descriptors (TMA),
-as Triton's tutorials write them for Hopper; rows are those of `benchmarks.gcn_triton`.
+as Triton's tutorials write them for Hopper; rows are those of `benchmarks.counts.gcn_triton`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 
-from benchmarks.gcn_triton import ROW, compiled, layer_norm, rms_norm, softmax
+from benchmarks.counts.gcn_triton import ROW, compiled, layer_norm, rms_norm, softmax
 
 LANES = 32
 
@@ -106,7 +106,7 @@ PRODUCTS = {
     "gemm_fp8": ("fp8e4nv", "fp16", tl.float32, 1, True),
     "gemm_int8": ("i8", "i32", tl.int32, 1, True),
 }
-"""As `benchmarks.gcn_triton.PRODUCTS`."""
+"""As `benchmarks.counts.gcn_triton.PRODUCTS`."""
 TILES = ((128, 128, 4, 4), (128, 256, 8, 3), (64, 256, 4, 4))
 """Rows, columns, warps, stages."""
 DEPTH_BYTES, BLOCKS = 128, 132

@@ -1,6 +1,6 @@
-"""Triton's kernels for AMD GPUs as listings, without a GPU: ``python -m benchmarks.gcn_triton``.
+"""Triton's kernels for AMD GPUs as listings, without a GPU.
 
-    python -m benchmarks.gcn_triton FOLDER gfx942
+    python -m benchmarks.counts.gcn_triton FOLDER gfx942
 
 needs Triton alone. Of tiles and stages several are compiled, and all are written: `benchmarks.gcn`
 compares with the least.

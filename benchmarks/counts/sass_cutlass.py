@@ -1,6 +1,6 @@
-"""CUTLASS's products as CUDA text for `benchmarks.sass`: ``python -m benchmarks.sass_cutlass``.
+"""CUTLASS's products as CUDA text for `benchmarks.sass`.
 
-    python -m benchmarks.sass_cutlass FOLDER INCLUDE
+    python -m benchmarks.counts.sass_cutlass FOLDER INCLUDE
 
 INCLUDE is the folder of CUTLASS's headers (of PyPI's ``nvidia-cutlass``: ``cutlass_library/source/
 include``). Each file instantiates one kernel of CUTLASS 3's collectives with warps that have roles,

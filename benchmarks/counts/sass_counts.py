@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchmarks.sass_listing import Instruction, Listing, Loop
+from benchmarks.counts.sass_listing import Instruction, Listing, Loop
 from septran.machine.model import Machine
 
 LANES, SCHEDULERS = 32, 4
