@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from septran.dtypes import itemsize, numpy_dtype
+from septran.errors import TargetError
 from septran.simulator.commands import ARGUMENTS, parameter_address
 from septran.targets.base import LibraryPart
 from septran.targets.dsa.code.jit import rounded
 from septran.targets.dsa.code.recorder import BEGIN, TAKE, recorder_source
-from septran.targets.dsa.code.vendor import Vendor
+from septran.targets.dsa.code.vendor import ASCENDC, Vendor
 from septran.targets.templates import filled
 from septran.tile.nodes import TileProgram
 
@@ -33,13 +34,28 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).with_name("templates")
 
 
+class NotWrittenError(TargetError):
+    """There are no build files for kernels in the language of a machine."""
+
+    code = "SEP549"
+
+
 def export_program(part: LibraryPart, executable: DsaExecutable, folder: Path) -> Path:
     """Write the C of a kernel's control program with what it needs; the path of its header.
 
-    Raises VendorError where the vendor's header is not there.
+    Raises VendorError where the vendor's header is not there, and NotWrittenError for kernels that
+    are not in C.
     """
     program = part.versions[0][1]
     vendor = Vendor(executable.machine)
+    if vendor.language == ASCENDC:
+        machine = executable.machine.name
+        raise NotWrittenError(
+            f"{part.name} for {machine} is Ascend C, which the vendor's own tools build: there is "
+            "no export of it",
+            vendor.where("language"),
+            hint=f"`septran explain {part.name} --on {machine} --stage source` prints the text",
+        )
     words = _words(part, executable, program, vendor)
     for place in ("include", "src", "recorder", "examples/data"):
         (folder / place).mkdir(parents=True, exist_ok=True)

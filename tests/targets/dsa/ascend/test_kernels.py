@@ -107,3 +107,12 @@ def test_what_the_vector_core_does_not_compute_is_refused():
     with pytest.raises(septran.SepTranError) as caught:
         septran.compile("elementwise", "ascend-910b", shapes={"M": 8, "N": 8}, dtypes="float64")
     assert caught.value.code == "SEP542"
+
+
+def test_no_project_in_c_is_written_of_ascend_c(tmp_path):
+    kernel = septran.compile("gemm", "ascend-910b", shapes={"M": 32, "N": 32, "K": 32})
+    with pytest.raises(septran.SepTranError, match="the vendor's own tools build") as caught:
+        kernel.export(tmp_path / "x")
+    assert caught.value.code == "SEP549"
+    assert "--on ascend-910b --stage source" in caught.value.hint
+    assert not (tmp_path / "x").exists()
