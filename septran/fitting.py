@@ -17,12 +17,14 @@ from typing import Generic, TypeVar
 
 from septran.backends import backend_of
 from septran.errors import CapacityRefusal, Errors, SepTranError, Shortage
+from septran.ir.expressions import Reduce, walk
+from septran.ir.primitives import SCAN
 from septran.mapping.mapping import Fit
 from septran.mapping.mistakes import MappedCapacityError
 from septran.mapping.resolved import Setting
 from septran.request import CompileRequest
 from septran.runtime.stages import Stages
-from septran.task.tree import TaskTree
+from septran.task.tree import Assign, Primitive, TaskNode, TaskTree, statements
 from septran.tile.analyses.cycle_bound import cycle_bound
 from septran.tile.interpret.storage import size_bytes
 from septran.tile.nodes import TileProgram
@@ -188,21 +190,24 @@ class _Search(Generic[S]):
             return self.first.stages
         whole = _whole_axis(here.stages.task_tree)
         for error in _each(here.error):
-            error.hint = f"no tiling fits, even with smaller {tried}; {whole or error.hint}"
+            told = (f"no tiling fits, even with smaller {tried}", error.hint, whole)
+            error.hint = "; ".join(part for part in told if part)
         stages: S = self.make(here.request, refusal=here.error)
         return stages
 
 
 def _whole_axis(tree: TaskTree) -> str:
-    """Return what to write where a leaf's tile has the whole of a long axis, which nothing cuts."""
+    """Return what to write where a leaf reduces or scans the whole of a long axis at once.
+
+    Sums within products are none of these: a cut axis of theirs is another algorithm, or a tunable.
+    """
     axes = {extent for param in tree.root.params for extent in param.shape}
     found = [
         (extent, task, param.name)
         for task in tree.tasks()
+        for extent in sorted(axes & _gathered(task))
         for param in task.params
-        if task.leaf and not task.builtin
-        for extent in param.shape
-        if extent in axes
+        if extent in param.shape
     ]
     extent, task, name = max(found, key=lambda f: f[0], default=(0, tree.root, ""))
     if extent < LONG:
@@ -214,6 +219,19 @@ def _whole_axis(tree: TaskTree) -> str:
         "scans, logsumexp.py for maxima and sums), with a second walk for results that need all "
         "of it"
     )
+
+
+def _gathered(task: TaskNode) -> set[int]:
+    """Return the extents along which a leaf reduces or scans."""
+    found: set[int] = set()
+    for statement in statements(task.body) if task.leaf else ():
+        if isinstance(statement, Assign):
+            parts = (node for node in walk(statement.value) if isinstance(node, Reduce))
+            found.update(part.operand.shape[part.axis] for part in parts)
+        elif isinstance(statement, Primitive) and statement.name == SCAN.name:
+            axis = int(dict(statement.attributes).get("axis", -1))
+            found.add(statement.operands[1].shape[axis])
+    return found
 
 
 def _exchange_may_not_fit(program: TileProgram) -> bool:

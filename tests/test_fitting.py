@@ -26,6 +26,21 @@ LOGIC = """
         for i, j in task.parallel_range(Yp.shape):
             task.launch(scaled, Yp[i, j], Xp[i, j])
     """
+SUMS = """
+    from septran import task
+
+    @task.define(leaf=True)
+    def rows(Y, X):
+        Y[:, :] = task.cumsum(X, axis=1)
+
+    @task.define
+    def sums(Y: task.Tensor["M", "N"], X: task.Tensor["M", "N"]):
+        high = task.tunable("high", 4)
+        Yp = task.partition(Y, shape=(high, Y.shape[1]))
+        Xp = task.partition(X, shape=(high, X.shape[1]))
+        for i in task.parallel_range(Xp.shape[0]):
+            task.launch(rows, Yp[i, 0], Xp[i, 0])
+    """
 RULES = """
     machine: dsa-sim
     rules:
@@ -149,17 +164,27 @@ def test_where_no_tiling_fits_the_error_says_so_and_which_memory():
     assert "is given all 100,000 elements of an axis of Y at once: cut that axis" in (
         caught.value.hint
     )
+    assert "; make the tiles of softmax/softmax_rows smaller, or leave" in caught.value.hint
     assert isinstance(caught.value, CapacityRefusal)
     assert caught.value.shortage.memory == "SPM"
 
 
-def test_what_does_not_fit_for_another_reason_than_a_long_axis_is_told_as_before():
+def test_a_scan_of_a_whole_long_axis_is_told_to_walk_it(tmp_path):
+    path = tmp_path / "sums.py"
+    path.write_text(dedent(SUMS))
+    with pytest.raises(SepTranError, match="is given all 100,000 elements of an axis of Y"):
+        _ = septran.produce_stages(path, "dsa-sim", shapes={"M": 4, "N": 100_000}).tile_program
+
+
+@pytest.mark.parametrize("width", [3000, 5000])
+def test_what_does_not_fit_for_another_reason_than_a_long_axis_is_told_as_before(width):
     """An attention of heads so wide that one row of keys is too much."""
-    shapes = {"B": 1, "H": 1, "G": 1, "M": 8, "N": 8, "D": 3000}
+    shapes = {"B": 1, "H": 1, "G": 1, "M": 8, "N": 8, "D": width}
     with pytest.raises(SepTranError) as caught:
         _ = septran.produce_stages("attention", "npu-cube", shapes=shapes).tensor_ir
     assert "no tiling fits" in str(caught.value)
     assert "is given all" not in str(caught.value)
+    assert "; None" not in str(caught.value)
 
 
 def test_pipelines_get_shorter_where_no_tiles_leave_room_for_all_stages(logic):
