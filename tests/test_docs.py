@@ -13,6 +13,7 @@ from typer.main import get_command
 
 import septran
 from septran.cli import app
+from septran.emulator import UnfinishedError
 from septran.machine.schema import ENGINE, INSTRUCTION, MACHINE, MEMORY, PROCESSOR
 from septran.mapping.schema import INSTANCE, MAPPING, MATCH, RULE
 from septran.task import __all__ as language
@@ -66,6 +67,13 @@ def test_both_readmes_show_the_same():
         return [re.sub(r" *#.*", "", code) for _, code in blocks(page)]
 
     assert without_comments("README.md") == without_comments("README.zh.md")
+
+
+def test_the_emulator_page_edits_a_wait_and_the_emulator_finds_it(capsys):
+    (code,) = (code for _, code in blocks("docs/emulator.md") if "with_source" in code)
+    with pytest.raises(UnfinishedError):
+        exec(code, {})
+    assert '+  asm volatile("cp.async.wait_group 3;"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -136,6 +136,23 @@ def emulate(
         return call.result()
 
 
+def compile_program(program: CudaProgram) -> None:
+    """Compile for the host what `emulate` runs, which keeps it.
+
+    Raises EmulationError for what the emulator does not take, and for a kernel to be launched that
+    the text has not; HostCompilerError where the compiler refuses it.
+    """
+    _compiled(program.source, program.arch or "sm_90a", program.lanes)
+    for launch in program.launches:
+        _check_kernel(program.source, launch.kernel)
+
+
+def _check_kernel(source: str, name: str) -> None:
+    """Raise MisuseError where the text has no kernel of that name."""
+    if not re.search(rf"\b{re.escape(name)}(?![$\w])", source):
+        raise MisuseError(f"the CUDA text has no kernel {name!r}")
+
+
 def _shared_limit(program: CudaProgram, machine: Machine | None) -> int:
     """Bytes of shared memory that a block can have."""
     for memory in machine.memories if machine else ():
@@ -203,8 +220,7 @@ class _Run:
     def _request(self, number: int, launch: KernelLaunch) -> dict[str, Any]:
         """A launch as plain data; raises MisuseError for one that cannot be."""
         options, name = self.options, launch.kernel
-        if not re.search(rf"\b{re.escape(name)}(?![$\w])", self.sites.source):
-            raise MisuseError(f"the CUDA text has no kernel {name!r}")
+        _check_kernel(self.sites.source, name)
         if launch.grid % launch.cluster or not 1 <= launch.block <= 1024:
             raise MisuseError(
                 f"{name}: {launch.grid} blocks of {launch.block} threads in clusters of "

@@ -368,8 +368,9 @@ class Kernel(Displayable):
 
         It is called, checked and profiled as this one is, for the same shapes: the C of a DSA on
         the simulator, a GPU's text on the emulator. ``stages.source.difference()`` shows what
-        differs. Raises EditedCodeError where the code is not compiled of text, and TargetError
-        where it does not compile.
+        differs. The text is compiled at once, for the simulator or the emulator. Raises
+        EditedCodeError where the code is not compiled of text, and TargetError where the edited one
+        does not compile, or lacks the kernel that is called.
         """
         argument_checks.require("text", text, str, "pass str(kernel.stages.source), edited")
         found = edited(self.name, self._latest(), text)

@@ -170,7 +170,8 @@ class EditedStages(Stages):
         """Raise EditedCodeError: what is kept or written elsewhere is what the compiler made."""
         raise EditedCodeError(
             f"the code of {self.source.name} was edited, and {what} keeps what was generated",
-            hint="save or export the kernel that was edited, and edit the file that this writes",
+            hint="save or export the kernel that with_source was called on, and edit the file that "
+            "this writes",
         )
 
     task_tree, mapping, tile_program, tensor_ir = (stage(_as_before(name)) for name in NAMES[:-1])

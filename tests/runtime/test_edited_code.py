@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import septran
+from septran.emulator import MisuseError
+from septran.emulator.build import HostCompilerError
 from septran.runtime.errors import EditedCodeError
 from septran.simulator.errors import FlagError, HazardError
 from septran.targets.dsa.code import toolchain
@@ -74,10 +76,30 @@ def test_edited_code_is_for_its_shapes_and_is_not_kept(tmp_path):
     with pytest.raises(EditedCodeError, match=r"edited for C: float32\[64, 64\]"):
         edited(a[:32], b)
     for keep in (edited.save, edited.export):
-        with pytest.raises(EditedCodeError, match="was edited"):
+        with pytest.raises(EditedCodeError, match="was edited") as caught:
             keep(tmp_path / "kept")
+        assert "the kernel that with_source was called on" in str(caught.value.hint)
     with pytest.raises(toolchain.CompileError):
         kernel.with_source("int main(")
+
+
+@needs_c
+@needs_c
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: "", "the edited text has no function 'void gemm\\(int32_t core, float "),
+        (lambda text: text.replace("void gemm(", "void another("), "the edited text has no func"),
+        (lambda text: text.replace("void gemm(", "static void gemm("), "the edited text has no f"),
+        (lambda text: "int gemm;", "redeclared as different kind of symbol|redefinition of 'gemm'"),
+        (lambda text: text.replace("void gemm(", "void gemm(int64_t more, "), "conflicting types"),
+    ],
+    ids=["empty", "renamed", "static", "a number", "another parameter"],
+)
+def test_a_text_without_the_function_that_is_called_is_refused(change, words):
+    with pytest.raises(toolchain.CompileError, match=words) as caught:
+        on_a_dsa().with_source(change(str(on_a_dsa().stages.source)))
+    assert "kernel.stages.source" in str(caught.value.hint)  # and not the machine file's vendor
 
 
 @needs_c
@@ -124,3 +146,13 @@ def test_edited_cuda_is_emulated_and_its_missing_wait_found():
     with pytest.raises(septran.SepTranError, match="async"):
         edited.check()
     kernel.check().raise_if_wrong()  # what it was made of is as it was
+
+
+def test_edited_cuda_is_compiled_at_once():
+    kernel = on_a_gpu()
+    text = str(kernel.stages.source)
+    with pytest.raises(HostCompilerError, match="refused a translated kernel"):
+        kernel.with_source("int main(")
+    for other in ("", text.replace("gemm_kernel", "another")):
+        with pytest.raises(MisuseError, match="no kernel 'gemm_kernel'"):
+            kernel.with_source(other)

@@ -82,11 +82,15 @@ class EmulatedExecutable:
         return Source(self.name, self.language, text, {}, facts, self.generated)
 
     def with_text(self, text: str) -> EmulatedExecutable:
-        """The kernels with their text edited; the first call finds what does not compile."""
-        before = self.generated or self.program.source
-        return replace(
-            self, program=replace(self.program, source=text), generated=before, profiles=[]
-        )
+        """The kernels with their text edited.
+
+        Raises EmulationError and HostCompilerError where it does not compile for the emulator.
+        """
+        from septran.emulator.emulate import compile_program
+
+        before, program = self.generated or self.program.source, replace(self.program, source=text)
+        compile_program(program)
+        return replace(self, program=program, generated=before, profiles=[])
 
     def save(self, folder: Path) -> None:
         """There is nothing to keep; raises NotKeptError."""

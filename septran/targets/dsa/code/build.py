@@ -227,8 +227,8 @@ class DsaExecutable:
 
         `save` would keep what LLVM records of the C as it was generated, so it is not possible.
         """
-        program = compiled(Vendor(self.machine), self.symbol, text, self.program)
         before = self.source.generated or self.source.text
+        program = compiled(Vendor(self.machine), self.symbol, text, self.program, before)
         source = replace(self.source, text=text, generated=before)
         origins = kept_origins(self.source.text, self.origins, text)
         return replace(self, source=source, program=program, origins=origins, recording=None)

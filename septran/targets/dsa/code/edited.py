@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 
 from septran.errors import TargetError
 from septran.targets.dsa.ascend.build import compile_ascend
 from septran.targets.dsa.code.codegen import Code
 from septran.targets.dsa.code.native import CProgram, compile_code
+from septran.targets.dsa.code.toolchain import CompileError
 from septran.targets.dsa.code.vendor import ASCENDC, Vendor
 
 
@@ -18,10 +20,11 @@ class NotCompiledError(TargetError):
     code = "SEP547"
 
 
-def compiled(vendor: Vendor, symbol: str, text: str, program: object) -> CProgram:
+def compiled(vendor: Vendor, symbol: str, text: str, program: object, generated: str) -> CProgram:
     """The machine code of `text`, in the place of `program`; raises CompileError.
 
-    Raises NotCompiledError where `program` was not made of C.
+    It has to have the function of the `generated` text, as calls pass what that takes. Raises
+    NotCompiledError where `program` was not made of C.
     """
     if not isinstance(program, CProgram):
         raise NotCompiledError(
@@ -29,9 +32,35 @@ def compiled(vendor: Vendor, symbol: str, text: str, program: object) -> CProgra
             vendor.machine.location,
             hint="install cc, gcc or clang, and let the header be compiled: `septran trust`",
         )
-    if vendor.language == ASCENDC:
-        return compile_ascend(vendor, text, program.buffers, program.scalars)
-    return compile_code(vendor, Code(symbol, text, {}, ()), program.buffers, program.scalars)
+    try:
+        if vendor.language == ASCENDC:
+            return compile_ascend(vendor, text, program.buffers, program.scalars)
+        return _compiled_c(vendor, symbol, text, program, generated)
+    except CompileError as error:
+        error.hint = "edit the text of kernel.stages.source, which compiles, a little at a time"
+        raise
+
+
+def _compiled_c(
+    vendor: Vendor, symbol: str, text: str, program: CProgram, generated: str
+) -> CProgram:
+    # Declared behind the text, so that the compiler refuses another kind of object, or a function
+    # with other parameters; that there is none at all is left to the library's symbols.
+    declared = _declaration(symbol, generated)
+    code = Code(symbol, f"{text}\n{declared}\n", {}, ())
+    found = compile_code(vendor, code, program.buffers, program.scalars)
+    try:
+        found.library[symbol]
+    except AttributeError:
+        raise CompileError(f"the edited text has no function {declared[:-1]!r}") from None
+    return found
+
+
+def _declaration(symbol: str, generated: str) -> str:
+    """``void gemm(int32_t core, float *C);`` of a generated text."""
+    found = re.search(rf"^void {re.escape(symbol)}\([^{{]*\)(?=\s*\{{)", generated, re.MULTILINE)
+    assert found is not None, f"the text of {symbol} has no {symbol}"
+    return f"{' '.join(found[0].split())};"
 
 
 def kept_origins(before: str, origins: Mapping[int, str], after: str) -> dict[int, str]:
