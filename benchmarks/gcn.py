@@ -14,14 +14,13 @@ by products. Rows of softmax and norms have no products; theirs are cycles an el
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import septran
 from benchmarks.counts.gcn_listing import LANES, VECTOR_UNITS, Loop, kernel
-from benchmarks.counts.table import CASES, OURS, Counted, chosen, table
+from benchmarks.counts.table import OURS, Counted, chosen, options_of, table
 from septran.emulator.launch import CudaProgram
 from septran.machine.model import Machine
 from septran.targets.rocm.compile import HipCompiled, HipFigures, compile_text
@@ -77,13 +76,7 @@ HEAD = (
 
 def main() -> None:
     """Print a row for each family and side, and the ratios."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--machine", default="amd-mi300x")
-    parser.add_argument("--beside", type=Path, help="a folder with listings of others")
-    parser.add_argument("--families", nargs="+", choices=[c.family for c in CASES])
-    options = parser.parse_args()
+    options = options_of(__doc__, "amd-mi300x", "a folder with listings of others")
     cases = chosen(options.families)
     found = [row for case in cases for row in rows(case, options.machine, options.beside)]
     print(table(HEAD, found))

@@ -15,7 +15,6 @@ have no products; theirs are counted of the whole kernel, for 32 elements.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import re
@@ -37,7 +36,7 @@ from benchmarks.counts.sass_counts import (
     hertz,
 )
 from benchmarks.counts.sass_listing import Listing, kernels
-from benchmarks.counts.table import CASES, OURS, Counted, chosen, table
+from benchmarks.counts.table import OURS, Counted, chosen, options_of, table
 from septran.emulator.launch import KernelLaunch
 from septran.machine.model import Machine
 from septran.runtime.work import work
@@ -123,14 +122,8 @@ HEAD = (
 
 def main() -> None:
     """Print a row for each family and side, and the ratios."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--machine", default="nvidia-h200")
-    parser.add_argument("--beside", type=Path, help="a folder with kernels of others")
-    parser.add_argument("--families", nargs="+", choices=[c.family for c in CASES])
-    parser.add_argument("--all", action="store_true", help="each rival's kernels, not the least")
-    options = parser.parse_args()
+    every = ("--all", "each rival's kernels, not the least")
+    options = options_of(__doc__, "nvidia-h200", "a folder with kernels of others", every)
     found: list[Row] = []
     for case in chosen(options.families):
         rows_ = list(rows(case, options.machine, options.beside))

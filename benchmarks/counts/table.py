@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
+
+import septran
 
 OURS = "SepTran"
 SQUARE = {"M": 4096, "N": 4096, "K": 4096}
@@ -76,6 +80,38 @@ class Side(Protocol):
 
     def cells(self) -> list[str]:
         """As the table has them."""
+
+
+def options_of(
+    description: str | None, machine: str, others: str, *flags: tuple[str, str]
+) -> argparse.Namespace:
+    """The options of a run, each checked; ends the process with what is wrong.
+
+    `machine` is the one where none is given, whose backend every other must have, too. `others`
+    says what ``--beside`` has; `flags` are further options without a value, with their help.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--machine", default=machine)
+    parser.add_argument("--beside", type=Path, help=others)
+    parser.add_argument("--families", nargs="+", choices=[c.family for c in CASES])
+    for name, told in flags:
+        parser.add_argument(name, action="store_true", help=told)
+    options = parser.parse_args()
+    backend = septran.load_machine(machine).backend
+    try:
+        given = septran.load_machine(options.machine)
+    except septran.SepTranError as error:
+        parser.error(f"--machine: {error}")
+    if given.backend != backend:
+        parser.error(
+            f"--machine: {given.name} is of backend {given.backend}; what is counted here is "
+            f"the code of {backend}, such as {machine}'s"
+        )
+    if options.beside is not None and not options.beside.is_dir():
+        parser.error(f"--beside: there is no folder {options.beside}")
+    return options
 
 
 def chosen(families: Sequence[str] | None) -> list[Counted]:

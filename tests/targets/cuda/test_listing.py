@@ -126,3 +126,22 @@ def test_a_table_has_ours_beside_the_others_and_the_ratio(tmp_path):
     assert lines[2].endswith("| 1.00 |")
     assert len({line.count("|") for line in lines}) == 1
     assert [row.side for row in sass.least([*rows, *rows])] == ["SepTran", "again1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            ["--machine", "cpu-x86"],
+            "cpu-x86 is of backend cpu; what is counted here is the code of cuda",
+        ),
+        (["--machine", "nowhere"], "no machine 'nowhere'"),
+        (["--beside", "/nonexistent"], "there is no folder /nonexistent"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(given, words, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["sass", *given])
+    with pytest.raises(SystemExit) as ended:
+        sass.main()
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """`benchmarks.gcn`: instructions of a loop by pipe, and what they cost."""
 
+import pytest
+
 from benchmarks import gcn
 from benchmarks.counts.gcn_listing import kernel
 from benchmarks.counts.table import Counted, table
@@ -59,3 +61,22 @@ def test_a_table_has_ours_beside_the_others_and_the_ratio(tmp_path, hip_compiler
     lines = table(gcn.HEAD, rows).splitlines()
     assert lines[2].endswith("| 1.00 |")
     assert len({line.count("|") for line in lines}) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            ["--machine", "cpu-x86"],
+            "cpu-x86 is of backend cpu; what is counted here is the code of rocm",
+        ),
+        (["--machine", "nowhere"], "no machine 'nowhere'"),
+        (["--beside", "/nonexistent"], "there is no folder /nonexistent"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(given, words, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["gcn", *given])
+    with pytest.raises(SystemExit) as ended:
+        gcn.main()
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
