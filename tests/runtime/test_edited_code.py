@@ -102,6 +102,16 @@ def test_a_text_without_the_function_that_is_called_is_refused(change, words):
     assert "kernel.stages.source" in str(caught.value.hint)  # and not the machine file's vendor
 
 
+@pytest.mark.skipif(toolchain.cpp_compiler() is None, reason="no C++ compiler here")
+def test_ascend_c_whose_kernel_takes_something_else_is_refused():
+    kernel = septran.compile("gemm", "ascend-910b", shapes=SIZES, dtypes="float16")
+    text = str(kernel.stages.source)
+    assert text.count("(GM_ADDR C_gm, ") == 1
+    with pytest.raises(toolchain.CompileError, match="conflicting declaration") as caught:
+        kernel.with_source(text.replace("(GM_ADDR C_gm, ", "(uint32_t C_gm, "))
+    assert "kernel.stages.source" in str(caught.value.hint)
+
+
 @needs_c
 def test_a_second_edit_is_compared_with_what_was_generated():
     kernel = on_a_dsa()

@@ -13,6 +13,11 @@ from septran.targets.dsa.code.native import CProgram, compile_code
 from septran.targets.dsa.code.toolchain import CompileError
 from septran.targets.dsa.code.vendor import ASCENDC, Vendor
 
+_KERNEL = re.compile(
+    r'^(?:extern "C" __global__ __aicore__ )?void \w+\([^{]*\)(?=\s*\{)', re.MULTILINE
+)
+"""The kernel of a generated text, which has one such function that is not static."""
+
 
 class NotCompiledError(TargetError):
     """Generated C was edited where no C compiler made the kernel."""
@@ -32,35 +37,35 @@ def compiled(vendor: Vendor, symbol: str, text: str, program: object, generated:
             vendor.machine.location,
             hint="install cc, gcc or clang, and let the header be compiled: `septran trust`",
         )
+    # Declared behind the text, so that the compiler refuses another kind of object, or a function
+    # with other parameters; that there is none at all is left to the library's symbols.
+    declared = _declaration(generated)
+    whole = f"{text}\n{declared};\n"
     try:
         if vendor.language == ASCENDC:
-            return compile_ascend(vendor, text, program.buffers, program.scalars)
-        return _compiled_c(vendor, symbol, text, program, generated)
+            return compile_ascend(vendor, whole, program.buffers, program.scalars)
+        code = Code(symbol, whole, {}, ())
+        found = compile_code(vendor, code, program.buffers, program.scalars)
+        _check_function(found, declared)
     except CompileError as error:
         error.hint = "edit the text of kernel.stages.source, which compiles, a little at a time"
         raise
-
-
-def _compiled_c(
-    vendor: Vendor, symbol: str, text: str, program: CProgram, generated: str
-) -> CProgram:
-    # Declared behind the text, so that the compiler refuses another kind of object, or a function
-    # with other parameters; that there is none at all is left to the library's symbols.
-    declared = _declaration(symbol, generated)
-    code = Code(symbol, f"{text}\n{declared}\n", {}, ())
-    found = compile_code(vendor, code, program.buffers, program.scalars)
-    try:
-        found.library[symbol]
-    except AttributeError:
-        raise CompileError(f"the edited text has no function {declared[:-1]!r}") from None
     return found
 
 
-def _declaration(symbol: str, generated: str) -> str:
-    """``void gemm(int32_t core, float *C);`` of a generated text."""
-    found = re.search(rf"^void {re.escape(symbol)}\([^{{]*\)(?=\s*\{{)", generated, re.MULTILINE)
-    assert found is not None, f"the text of {symbol} has no {symbol}"
-    return f"{' '.join(found[0].split())};"
+def _check_function(program: CProgram, declared: str) -> None:
+    """Raise CompileError where the library lacks the function."""
+    try:
+        program.library[program.function]
+    except AttributeError:
+        raise CompileError(f"the edited text has no function {declared!r}") from None
+
+
+def _declaration(generated: str) -> str:
+    """``void gemm(int32_t core, float *C)``: how the kernel of a generated text begins."""
+    found = _KERNEL.search(generated)
+    assert found is not None, "the generated text has no kernel"
+    return " ".join(found[0].split())
 
 
 def kept_origins(before: str, origins: Mapping[int, str], after: str) -> dict[int, str]:
