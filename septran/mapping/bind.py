@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,6 +39,9 @@ class Leaf:
     dtypes: Mapping[str, str]
 
 
+_MISPLACED = re.compile(r"(\S+) is in \S+, and it takes ")
+
+
 @dataclass(frozen=True)
 class Refusal:
     """An instruction that does not accept a primitive's operands, with the reason."""
@@ -52,6 +56,12 @@ class Refusal:
         A list of instructions by these loses nothing by such a refusal.
         """
         return self.reason.startswith(("operands are ", "it needs "))
+
+    @property
+    def misplaced(self) -> str | None:
+        """The tensor that is in a memory from which the instruction does not take it."""
+        found = _MISPLACED.match(self.reason)
+        return found[1] if found else None
 
     def __str__(self) -> str:
         return f"{self.instruction}: {self.reason}"

@@ -495,6 +495,11 @@ class _Task:
         where = wanted[0].where if wanted else (self._where() or location)
         names = [i.name for i in self.machine.instructions if i.primitive == primitive]
         hints = [f"{self.machine.name} has {', '.join(names)} for {primitive}"] if names else []
+        misplaced = {r.misplaced: None for r in refusals}
+        if len(misplaced) > 1 and None not in misplaced:
+            # Each instruction has been tried, so that none of them is news.
+            tensors = " and ".join(map(str, misplaced))
+            hints = [f"one instruction is to {primitive} {tensors}: place them where one takes all"]
         if not names and not refusals and primitive in PRIMITIVES:
             hints.append(_line_to_add(primitive))
         if primitive in PRIMITIVES and PRIMITIVES[primitive].instead:

@@ -66,7 +66,9 @@ class DsaTarget:
         """The code that generates, and the compiler."""
         folder = Path(__file__).parent / "code"  # on which an executable depends beside its IR
         digest = hashlib.sha256()
-        for file in sorted(folder.glob("*.py")):
+        ascend = folder.with_name("ascend")
+        files = [*folder.glob("*.py"), *ascend.glob("*.py"), *ascend.rglob("*.h")]
+        for file in sorted(files):
             digest.update(file.read_bytes())
         digest.update(Path(commands.__file__).read_bytes())
         return f"dsa tvm {tvm.__version__} cc {compiler()} {digest.hexdigest()[:16]}"

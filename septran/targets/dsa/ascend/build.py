@@ -17,7 +17,7 @@ from septran.machine.model import Machine
 from septran.simulator.commands import ARGUMENTS, CODES, DTYPES, memory_address
 from septran.simulator.queues import Queues
 from septran.targets.dsa.code.native import LIBRARY, CProgram
-from septran.targets.dsa.code.toolchain import CompileError, run_cpp_compiler, scratch
+from septran.targets.dsa.code.toolchain import CompileError, as_utf8, run_cpp_compiler, scratch
 from septran.targets.dsa.code.vendor import ASCEND_HEADER, PIPES, Vendor
 
 ENTRY = "septran_kernel"
@@ -51,8 +51,9 @@ def machine_header(machine: Machine) -> str:
 
 def compile_ascend(vendor: Vendor, text: str, buffers: int, scalars: Sequence[str]) -> CProgram:
     """A kernel with the header that notes its calls; raises CompileError."""
+    source = as_utf8(_marked(text.replace("\r\n", "\n")))
     folder = Path(tempfile.mkdtemp(prefix="ascend-", dir=scratch()))
-    (folder / "kernel.cpp").write_text(_marked(text), encoding="utf-8")
+    (folder / "kernel.cpp").write_bytes(source)
     (folder / "septran_machine.h").write_text(machine_header(vendor.machine), encoding="utf-8")
     library = folder / LIBRARY
     include = str(ASCEND_HEADER.parent)

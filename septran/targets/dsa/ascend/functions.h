@@ -280,11 +280,14 @@ __aicore__ inline void rows_@name@(const LocalTensor<T> &dst, uint32_t dstRow, c
 template <typename T>
 __aicore__ inline void rows_@name@(const LocalTensor<T> &dst, uint32_t dstRow, const LocalTensor<T> &x, uint32_t xRow, const LocalTensor<T> &parts, uint32_t rows, uint32_t cols)
 {
-    // The columns of a repeat at a time into `parts`, and those of a row into its result.
+    // The columns of a repeat at a time into `parts`, those of a row into its result: at once, or, where
+    // they are more than a repeat has, in a second step whose results lie behind them.
     constexpr uint32_t width = 256 / sizeof(T), block = 32 / sizeof(T), room = @room@ / sizeof(T);
     const uint32_t chunks = (cols + width - 1) / width, pitch = (chunks + block - 1) / block * block;
+    const uint32_t groups = (chunks + width - 1) / width;
+    const uint32_t lastPitch = groups > 1 ? (groups + block - 1) / block * block : 0;
     const bool strided = xRow % block || xRow / block > 255;
-    const uint32_t held = room / pitch, most = strided ? 1 : held < 255 ? held : 255;
+    const uint32_t held = room / (pitch + lastPitch), most = strided ? 1 : held < 255 ? held : 255;
     for (uint32_t row = 0; row < rows; row += most) {
         const uint32_t repeats = rows - row < most ? rows - row : most;
         if (chunks == 1) {
@@ -295,7 +298,16 @@ __aicore__ inline void rows_@name@(const LocalTensor<T> &dst, uint32_t dstRow, c
                 @call@(parts[chunk], x[row * xRow + col], mask, repeats, pitch, 1, xRow / block@order@);
             }
             PipeBarrier<PIPE_V>();
-            @call@(dst[row * dstRow], parts, chunks, repeats, dstRow, 1, pitch / block@order@);
+            if (groups == 1) {
+                @call@(dst[row * dstRow], parts, chunks, repeats, dstRow, 1, pitch / block@order@);
+            } else {
+                for (uint32_t group = 0; group < groups; ++group) {
+                    const uint32_t first = group * width, mask = chunks - first < width ? chunks - first : width;
+                    @call@(parts[repeats * pitch + group], parts[first], mask, repeats, lastPitch, 1, pitch / block@order@);
+                }
+                PipeBarrier<PIPE_V>();
+                @call@(dst[row * dstRow], parts[repeats * pitch], groups, repeats, dstRow, 1, lastPitch / block@order@);
+            }
         }
         PipeBarrier<PIPE_V>();
     }

@@ -21,7 +21,14 @@ from septran.dtypes import itemsize
 from septran.simulator.commands import DTYPES, EXTERNS
 from septran.simulator.queues import Queues
 from septran.targets.dsa.ascend import prelude
-from septran.targets.dsa.ascend.vectors import POSITIONS, TYPES, VectorPrinter
+from septran.targets.dsa.ascend.vectors import (
+    BLOCK,
+    POSITIONS,
+    TYPES,
+    VectorPrinter,
+    is_number,
+    multiple,
+)
 from septran.targets.dsa.code.codegen import (
     FUNCTIONS,
     HELPERS,
@@ -311,6 +318,16 @@ class _AscendPrinter(VectorPrinter):
         rows, size = self.expr(given["rows"]), self.expr(given["row_bytes"])
         strides = self.expr(given["dst_stride"]), self.expr(given["src_stride"])
         memory, other = self.memory.get(to, "GM"), self.memory.get(of, "GM")
+        if "GM" in (other, memory) and "UB" in (other, memory):
+            unified = "dst" if memory == "UB" else "src"
+            self._check_start(given[unified])
+            one = is_number(given["rows"], 1) or strides == (size, size)
+            if not one and multiple(given[f"{unified}_stride"]) % BLOCK:
+                pitch = strides[0] if memory == "UB" else strides[1]
+                raise self._limit(
+                    f"rows that are {pitch} bytes apart in UB, where one begins at a multiple of "
+                    f"{BLOCK} bytes"
+                )
         if (other, memory) == ("GM", "UB"):
             return [f"rows_in({target}, {strides[0]}, {source}, {strides[1]}, {rows}, {size});"]
         if (other, memory) == ("UB", "GM"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,8 @@ CASTS: Mapping[tuple[str, str], str] = {
     ("float16", "int32"): "TRUNC",
 }  # fmt: skip
 """How a conversion rounds, by the types from and to."""
+BLOCK = 32
+"""Bytes of UB, at whose multiples operands begin."""
 ARGUMENTS_OF = {command.name: command.arguments for command, _ in EXTERNS.values()}
 
 
@@ -100,6 +103,38 @@ class VectorPrinter(Printer):
             return str(int(value) // item)
         return f"{self.expr(value, 12)} / {item}"
 
+    def _check_start(self, value: Any) -> None:
+        """Refuse what begins, or may begin, at no multiple of 32 bytes of UB."""
+        load = value.args[0]
+        item = itemsize(str(load.source.ty.dtype))
+        if multiple(load.indices[0]) * item % BLOCK:
+            at = self.expr(load.indices[0])
+            raise self._limit(
+                f"{load.source.name} is used from element {at}: a row in UB begins at a multiple "
+                f"of {BLOCK} bytes"
+            )
+
+    def _check_pitches(
+        self,
+        command: str,
+        function: str,
+        strides: Mapping[str, Any],
+        tiles: Mapping[str, Strided],
+        cols: str,
+    ) -> None:
+        """Refuse rows of vectors that begin elsewhere, but where all of them are one run."""
+        vectors = [n for n in tiles if tiles[n].col == "1"]
+        if command == "vec_reduce":
+            vectors.remove("dst")
+        elif command != "vec_copy" and all(tiles[n].row == cols for n in tiles):
+            return
+        for name in vectors:
+            if multiple(strides[name][0]) % BLOCK:
+                raise self._limit(
+                    f"{function or command} of rows that are {tiles[name].row} elements apart: a "
+                    f"row in UB begins at a multiple of {BLOCK} bytes"
+                )
+
     def _own(self, offset: int, dtype: str, size: int) -> str:
         """A part of the generator's own memory in UB."""
         self.used.add("UB")
@@ -140,9 +175,13 @@ class VectorPrinter(Printer):
             place, buffer = self._place(given[name])
             row, col = strides[name]
             one = col is None or is_number(cols, 1) or not is_number(col, 0)
+            if name != "dst" or command != "vec_reduce":  # whose results are elements
+                self._check_start(given[name])
             row = self._elements(row, itemsize(str(buffer.ty.dtype)))
             tiles[name] = Strided(place, row, "1" if one else "0")
         extents = f"{self.expr(rows)}, {self.expr(cols)}"
+        if not is_number(rows, 1):
+            self._check_pitches(command, function, strides, tiles, self.expr(cols))
         emit = getattr(self, f"_{command}")
         lines: list[str] = emit(VectorCommand(function, dtype, tiles, given, rows, extents))
         return lines
@@ -292,3 +331,17 @@ def is_number(value: Any, number: int) -> bool:
     return (isinstance(value, tirx.IntImm) and int(value) == number) or (
         isinstance(value, int) and value == number
     )
+
+
+def multiple(value: Any) -> int:
+    """A number that divides a value whatever its variables are; 0 for zero itself."""
+    kind = type(value).__name__
+    if isinstance(value, tirx.IntImm):
+        return abs(int(value))
+    if kind == "Mul":
+        return multiple(value.a) * multiple(value.b)
+    if kind in ("Add", "Sub", "Min", "Max", "Mod", "FloorMod"):
+        return math.gcd(multiple(value.a), multiple(value.b))
+    if kind == "Select":
+        return math.gcd(multiple(value.true_value), multiple(value.false_value))
+    return multiple(value.value) if kind == "Cast" else 1

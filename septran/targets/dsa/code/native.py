@@ -29,7 +29,7 @@ from septran.targets.dsa.code.recorder import (
     line_macros,
     recorder_source,
 )
-from septran.targets.dsa.code.toolchain import compiler, run_compiler, scratch
+from septran.targets.dsa.code.toolchain import as_utf8, compiler, run_compiler, scratch
 from septran.targets.dsa.code.vendor import Vendor
 from septran.temporary import opened_apart
 
@@ -169,5 +169,5 @@ def _header_folder(vendor: Vendor) -> Path:
 
 def _write(folder: Path, name: str, text: str) -> Path:
     path = folder / name
-    path.write_text(text, encoding="utf-8")
+    path.write_bytes(as_utf8(text))
     return path

@@ -32,6 +32,19 @@ class CompileError(TargetError):
     code = "SEP543"
 
 
+def as_utf8(text: str) -> bytes:
+    """The bytes of a text for a compiler; raises CompileError where it has half a character."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        line = text[: error.start].count("\n") + 1
+        raise CompileError(
+            f"line {line} of the text has {text[error.start]!r}, half of a character that UTF-8 "
+            "has as a whole only",
+            hint="take it out, or write the whole character",
+        ) from None
+
+
 def compiler() -> tuple[str, ...] | None:
     """The command of a C compiler: $CC, cc, gcc, clang or zig; None where there is none.
 

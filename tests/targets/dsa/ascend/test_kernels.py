@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tvm import tirx
 
 import septran
+from septran.targets.dsa.ascend.vectors import multiple
 from septran.targets.dsa.code.build import compile_recording
 
 
@@ -38,6 +40,9 @@ def test_products_of_whole_and_ragged_tiles_are_right(shapes, dtype):
     ("operator", "shapes"),
     [
         ("softmax", {"M": 40, "N": 70}),  # rows of 280 bytes, which begin at multiples of 32
+        # More partial results of a row than one repeat has.
+        ("softmax", {"M": 7, "N": 4097}),
+        pytest.param("layer_norm", {"M": 2, "N": 9001}, marks=pytest.mark.slow),
         pytest.param("gemm_bias_act", {"M": 70, "N": 40, "K": 66}, marks=pytest.mark.slow),
         pytest.param("linear_recurrence", {"B": 2, "T": 37, "D": 70}, marks=pytest.mark.slow),
         pytest.param("layer_norm", {"M": 5, "N": 256}, marks=pytest.mark.slow),
@@ -116,3 +121,56 @@ def test_no_project_in_c_is_written_of_ascend_c(tmp_path):
     assert caught.value.code == "SEP549"
     assert "--on ascend-910b --stage source" in caught.value.hint
     assert not (tmp_path / "x").exists()
+
+
+def test_more_partial_results_than_a_repeat_has_are_summed_in_float16():
+    run("softmax", {"M": 3, "N": 17000}, "float16")
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "dtype", "message"),
+    [
+        ("transpose", {"B": 2, "M": 40, "N": 70}, "float32", "X_UB is used from element e:"),
+        ("transpose", {"B": 1, "M": 128, "N": 512}, "float32", "4 bytes apart in UB"),
+        ("embedding_backward", {"T": 30, "V": 100, "D": 51}, "float16", "% 2 \\* 51:"),
+    ],
+)
+def test_rows_that_begin_within_a_block_of_the_memory_are_refused(operator, shapes, dtype, message):
+    with pytest.raises(septran.SepTranError, match=message) as caught:
+        septran.compile(operator, "ascend-910b", shapes=shapes, dtypes=dtype)
+    assert caught.value.code == "SEP542"
+
+
+def test_a_number_that_divides_an_index_whatever_its_variables_are():
+    a, b = tirx.Var("a", "int32"), tirx.Var("b", "int32")
+    assert multiple(a * 64 + b * 48 + 16) == 16
+    assert multiple((a + 1) % 2 * 51) == 51
+    assert multiple(tirx.min(a * 8, 12)) == 4
+    assert multiple(a + 8) == 1
+
+
+def test_the_text_may_have_another_systems_ends_of_lines():
+    kernel = septran.compile("softmax", "ascend-910b", shapes={"M": 8, "N": 64})
+    text = str(kernel.stages.source)
+    other = kernel.with_source(text.replace("\n", "\r\n"))
+    assert other.check().right
+    with pytest.raises(septran.SepTranError, match=r"line 2 of the text has '\\ud800'") as caught:
+        kernel.with_source("// a\n// \ud800\n" + text)
+    assert caught.value.code == "SEP543"
+
+
+@pytest.mark.parametrize(
+    ("operator", "code", "message", "hint"),
+    [
+        ("attention", "SEP321", "accepts fill", "one instruction is to fill m and acc: place them"),
+        ("attention_backward", "SEP542", "read as it is, and transposed", ""),
+        ("attention_varlen", "SEP401", "moves acc between UB and L0C", "edges: GLOBAL->L1"),
+    ],
+)
+def test_what_the_page_says_of_attention_is_so(operator, code, message, hint):
+    shapes = septran.operators.load(operator).function.__globals__["CASES"][0]
+    shapes = {name: extent for name, extent in shapes.items() if isinstance(extent, int)}
+    with pytest.raises(septran.SepTranError, match=message) as caught:
+        septran.compile(operator, "ascend-910b", shapes=shapes)
+    assert caught.value.code == code
+    assert hint in (caught.value.hint or "")
