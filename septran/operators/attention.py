@@ -32,8 +32,9 @@ def scores_tile(S, Q, K):
 def softmax_step(P, acc, m, l, S, Q, K, *, scale: task.static, ahead: task.static):
     """Fold one block of scores into the running maximum, sum and output.
 
-    With `scale`, m is in units of ln 2: powers of two cost less, and the factor is there
-    anyway. Scores that are scaled already may be as large as floats are, and stay as they are.
+    With `scale`, powers are of two, which cost less, and the factor is there anyway. It comes
+    after the difference from the maximum, which is 0 exactly where a score is the maximum,
+    however large. Scores that are scaled already stay as they are.
     """
     new = task.empty(m.shape, m.dtype, name="new")
     old = task.empty(m.shape, m.dtype, name="old")
@@ -45,10 +46,10 @@ def softmax_step(P, acc, m, l, S, Q, K, *, scale: task.static, ahead: task.stati
         seen = task.index(K, 0)[None, :] <= task.index(Q, 0)[:, None] + ahead
         scores = task.where(seen, scores, -task.inf)
     T[:, :] = scores
-    new[:] = task.maximum(m, times(task.max(T, axis=1), unit))
+    new[:] = task.maximum(m, task.max(T, axis=1))
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # a row without keys so far
-    old[:] = power(m - shift)
-    E[:, :] = power(times(T, unit) - shift[:, None])
+    old[:] = power(times(m - shift, unit))
+    E[:, :] = power(times(T - shift[:, None], unit))
     P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new
@@ -139,13 +140,22 @@ def heads_a_group(Q, K):
     return max(1, queries // max(1, keys))
 
 
-def in_units(S, factor):
-    """Scores, and by what they are still to be multiplied; None for nothing.
+LEAST = 2.0**-126
+"""The least normal float32: a smaller factor may be 0, and times -inf, of no key, NaN."""
 
-    The maximum of a row times a positive factor is that of the products: then the factor goes
-    into the difference from the maximum, one instruction for both.
+
+def unit_of(factor):
+    """By what differences from a row's maximum are multiplied; None where the scores were.
+
+    The maximum of a row times a positive factor is that of the products.
     """
-    return (S, factor) if factor > 0 else (S * factor, None)
+    return factor if factor >= LEAST else None
+
+
+def in_units(S, factor):
+    """Scores, and by what their differences are still to be multiplied: see `unit_of`."""
+    unit = unit_of(factor)
+    return (S * factor if unit is None else S), unit
 
 
 def times(x, unit):

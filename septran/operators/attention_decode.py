@@ -9,7 +9,15 @@ Gimelshein, arXiv 1805.02867.
 import math
 
 from septran import task
-from septran.operators.attention import heads_a_group, scores_tile, softmax_step, values_tile
+from septran.operators.attention import (
+    LOG2_E,
+    heads_a_group,
+    scores_tile,
+    softmax_step,
+    times,
+    unit_of,
+    values_tile,
+)
 
 EXAMPLE = {"B": 1, "H": 8, "G": 2, "N": 2048, "D": 64}
 CASES = (
@@ -62,10 +70,11 @@ def join_maximum(top, maximum):
 
 
 @task.define(leaf=True)
-def join_part(acc, l, part, maximum, total, top):
-    """Add one part, scaled to the common maximum (in units of ln 2, as `softmax_step` has it)."""
+def join_part(acc, l, part, maximum, total, top, *, scale: task.static):
+    """Add one part, scaled to the common maximum; both are as `softmax_step` leaves them."""
     # Without any key both are -inf, whose difference would be NaN.
-    factor = task.exp2(maximum - task.where(task.equal(top, -task.inf), 0.0, top))
+    below = maximum - task.where(task.equal(top, -task.inf), 0.0, top)
+    factor = task.exp2(times(below, unit_of(scale * LOG2_E)))
     l[:] = l + total * factor
     acc[:, :] = acc + part * factor[:, None]
 
@@ -77,7 +86,7 @@ def join_end(O, acc, l):
 
 
 @task.define
-def combine(O, parts, maxima, sums):
+def combine(O, parts, maxima, sums, *, scale: task.static):
     """O from its parts."""
     acc = task.zeros(O.shape, task.float32, name="acc")
     l = task.zeros(O.shape[:1], name="l")
@@ -86,7 +95,8 @@ def combine(O, parts, maxima, sums):
     for p in task.sequential_range(parts.shape[0]):
         task.launch(join_maximum, top, maxima[p])
     for p in task.sequential_range(parts.shape[0]):
-        task.launch(join_part, acc, l, parts[p], maxima[p], sums[p], top)
+        found = parts[p], maxima[p], sums[p], top
+        task.launch(join_part, acc, l, *found, scale=scale)
     task.launch(join_end, O, acc, l)
 
 
@@ -112,4 +122,5 @@ def attention_decode(
         found = (parts[b, g], maxima[b, g], sums[b, g])
         task.launch(decode_group, *found, Qg[b, g], K[b, g], V[b, g], scale=factor)
     for b, g in task.parallel_range(*K.shape[:2]):
-        task.launch(combine, Og[b, g], parts[b, g], maxima[b, g], sums[b, g])
+        found = (parts[b, g], maxima[b, g], sums[b, g])
+        task.launch(combine, Og[b, g], *found, scale=factor)

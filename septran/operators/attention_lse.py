@@ -8,7 +8,14 @@ a gradient takes, and what joins the results for parts of the keys. A query that
 import math
 
 from septran import task
-from septran.operators.attention import heads_a_group, normalise, walk_keys
+from septran.operators.attention import (
+    LOG2_E,
+    heads_a_group,
+    normalise,
+    times,
+    unit_of,
+    walk_keys,
+)
 
 EXAMPLE = {"B": 1, "H": 4, "M": 256, "N": 256, "D": 64}
 SAME = {"G": "H"}
@@ -20,9 +27,10 @@ CASES = (
 
 
 @task.define(leaf=True)
-def log_sums(L, m, l):
-    """L = log(l * 2^m): maxima are in units of ln 2."""
-    L[:] = task.where(task.equal(l, 0.0), -task.inf, (m + task.log2(l)) * math.log(2.0))
+def log_sums(L, m, l, *, scale: task.static):
+    """L = log(l) and the maximum, which is as `softmax_step` leaves it."""
+    top = times(m, unit_of(scale * LOG2_E))
+    L[:] = task.where(task.equal(l, 0.0), -task.inf, (top + task.log2(l)) * math.log(2.0))
 
 
 @task.define
@@ -30,7 +38,7 @@ def attention_lse_block(O, L, Q, K, V, *, scale: task.static, ahead: task.static
     """One block of queries."""
     acc, m, l = walk_keys(Q, K, V, scale, ahead)
     task.launch(normalise, O, acc, l)
-    task.launch(log_sums, L, m, l)
+    task.launch(log_sums, L, m, l, scale=scale)
 
 
 @task.define

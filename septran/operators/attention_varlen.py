@@ -46,10 +46,10 @@ def varlen_step(P, acc, m, l, S, Q, K, end, key_end, *, scale: task.static, caus
         query, key = task.index(Q, 0)[:, None] - end, task.index(K, 0)[None, :] - key_end
         scores = task.where(key <= query, scores, -task.inf)
     T[:, :] = scores
-    new[:] = task.maximum(m, times(task.max(T, axis=1), unit))
+    new[:] = task.maximum(m, task.max(T, axis=1))
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # a row without keys so far
-    old[:] = task.exp2(m - shift)
-    E[:, :] = task.exp2(times(T, unit) - shift[:, None])
+    old[:] = task.exp2(times(m - shift, unit))
+    E[:, :] = task.exp2(times(T - shift[:, None], unit))
     P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new

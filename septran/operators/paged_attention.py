@@ -25,7 +25,7 @@ CASES = (
 def paged_step(P, acc, m, l, S, page, length, *, scale: task.static):
     """Fold the scores of one page into the running maximum, sum and output.
 
-    The number of a page in its sequence is where it stands in the table; m is in units of ln 2.
+    The number of a page in its sequence is where it stands in the table.
     """
     new = task.empty(m.shape, task.float32, name="new")
     old = task.empty(m.shape, task.float32, name="old")
@@ -33,13 +33,12 @@ def paged_step(P, acc, m, l, S, page, length, *, scale: task.static):
     E = task.empty(S.shape, task.float32, name="E")
     at = task.index(page, 0)[:, None] * S.shape[1] + task.index(S, 1)[None, :]
     scores, unit = in_units(S, scale * LOG2_E)
-    T[:, :] = task.where(
-        at < length[:, None], scores, -task.inf
-    )  # the last page may be full in part
-    new[:] = task.maximum(m, times(task.max(T, axis=1), unit))
+    # A sequence's last page may be full in part only.
+    T[:, :] = task.where(at < length[:, None], scores, -task.inf)
+    new[:] = task.maximum(m, task.max(T, axis=1))
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # no key so far
-    old[:] = task.exp2(m - shift)
-    E[:, :] = task.exp2(times(T, unit) - shift[:, None])
+    old[:] = task.exp2(times(m - shift, unit))
+    E[:, :] = task.exp2(times(T - shift[:, None], unit))
     P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new

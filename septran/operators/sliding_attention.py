@@ -43,10 +43,10 @@ def sliding_step(
     capped = S if cap is None else task.tanh(S * (scale / cap))
     scores, unit = in_units(capped, (scale if cap is None else cap) * LOG2_E)
     T[:, :] = task.where((key <= last) & (key > last - window), scores, -task.inf)
-    new[:] = task.maximum(m, times(task.max(T, axis=1), unit))
+    new[:] = task.maximum(m, task.max(T, axis=1))
     shift = task.where(task.equal(new, -task.inf), 0.0, new)  # a row without keys so far
-    old[:] = task.exp2(m - shift)
-    E[:, :] = task.exp2(times(T, unit) - shift[:, None])
+    old[:] = task.exp2(times(m - shift, unit))
+    E[:, :] = task.exp2(times(T - shift[:, None], unit))
     P[:, :] = E
     l[:] = l * old + task.sum(E, axis=1)
     m[:] = new

@@ -8,6 +8,7 @@ import pytest
 
 import septran
 from septran import operators
+from septran.errors import SepTranError
 from septran.mapping.loader import mapping_names
 from septran.runtime.accuracy import compare, error_bounds
 from septran.runtime.checks import sample
@@ -94,6 +95,17 @@ LARGE = {
 GPUS = ("amd-mi300x", "nvidia-a100", "nvidia-h200")
 TAKES_LONG = ("attention_backward", "attention_varlen", "moe", "moe_layer", "paged_prefill")
 """Five products, of which many tilings are tried until one fits, and sections of sections."""
+REFUSED = {
+    "ascend-910b": {
+        "SEP320": "moe moe_layer",
+        "SEP321": "attention attention_bias attention_decode attention_lse block_sparse_attention "
+        "fp8_gemm mla_decode paged_attention sliding_attention w4a8_gemm",
+        "SEP401": "attention_varlen gated_delta_rule grouped_gemm linear_attention "
+        "linear_attention_backward paged_prefill ssd",
+    }
+}
+"""What a machine's mapping has no way for: its cube cannot read sums back, or lacks the types."""
+WHOLE = tuple(name for name in mapping_names() if name not in REFUSED)
 
 
 def test_there_are_cases_for_every_operator():
@@ -109,16 +121,23 @@ def test_there_are_cases_for_every_operator():
 def test_every_operator_fits_every_machine(operator, machine):
     """By its example, of which no index needs more than 32 bits; the pipeline verifies it."""
     shapes = operators.module(operator).EXAMPLE
-    program = septran.produce_stages(operator, machine, shapes=shapes).tile_program
-    assert index_dtype(program) == "int32"
+    refused = REFUSED.get(machine, {}).items()
+    codes = [code for code, names in refused if operator in names.split()]
+    stages = septran.produce_stages(operator, machine, shapes=shapes)
+    if codes:
+        with pytest.raises(SepTranError) as caught:
+            _ = stages.tile_program
+        assert caught.value.code == codes[0]
+    else:
+        assert index_dtype(stages.tile_program) == "int32"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("operator", "machine"),
     [
-        *in_turn(operators.names(), mapping_names(), alone=True),
-        *in_turn(operators.names(), mapping_names(), first=3, alone=True),
+        *in_turn(operators.names(), WHOLE, alone=True),
+        *in_turn(operators.names(), WHOLE, first=3, alone=True),
     ],
 )
 def test_every_operator_fits_machines_in_sizes_of_models(operator, machine):
@@ -147,7 +166,7 @@ def wanted(operator, dtype):
     [
         *(
             pytest.param(*p.values, "float16", marks=p.marks)
-            for p in in_turn(operators.names(), mapping_names(), first=3)
+            for p in in_turn(operators.names(), WHOLE, first=3)
         ),
         *(
             pytest.param(*p.values, "float32", marks=pytest.mark.slow)
