@@ -59,7 +59,7 @@ WORDS = frozenset(
 
 def generate(function: Any, vendor: Vendor, name: str) -> Code:
     """The Ascend C of a PrimFunc; raises LimitError for what it cannot say."""
-    header = vendor.header_path.read_text(encoding="utf-8")
+    header = vendor.header_text
     # Single letters are parameters of its templates, which hide nothing.
     api = re.findall(r"\b[A-Z]\w\w+", header)
     taken = {*KEYWORDS, *WORDS, *prelude.FUNCTIONS, *api}

@@ -276,7 +276,7 @@ def build(ir: TensorIR, program: TileProgram) -> DsaExecutable:
         ir.name,
         vendor.language,
         code.text,
-        {"vendor header": vendor.header_path.read_text(encoding="utf-8")},
+        {"vendor header": vendor.header_text},
         {"lines": code.text.count("\n"), "commands in the text": len(code.lines)},
     )
     symbol = ENTRY if vendor.language == ASCENDC else code.name

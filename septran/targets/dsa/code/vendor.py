@@ -150,6 +150,13 @@ class Vendor:
             )
         return path
 
+    @property
+    def header_text(self) -> str:
+        """The header; of Ascend C's, which includes its parts, with these."""
+        if self.language != ASCENDC:
+            return self.header_path.read_text(encoding="utf-8")
+        return "\n".join(x.decode() for x in self.header_files.contents.values())
+
     @cached_property
     def header_files(self) -> HeaderFiles:
         """The header, and what it includes from beside it, as they are when first looked at."""

@@ -9,8 +9,24 @@ import pytest
 from tvm import tirx
 
 import septran
+from septran import task
 from septran.targets.dsa.ascend.vectors import multiple
 from septran.targets.dsa.code.build import compile_recording
+from septran.targets.dsa.code.vendor import Vendor
+
+
+@task.define(leaf=True)
+def named_tile(SetFlag, TBuf):
+    SetFlag[:, :] = TBuf + 1.0
+
+
+@task.define
+def named(SetFlag: task.Tensor["M", "N"], TBuf: task.Tensor["M", "N"]):
+    """Tensors with the names of what the kernel calls."""
+    whole = SetFlag.shape
+    target, source = task.partition(SetFlag, shape=whole), task.partition(TBuf, shape=whole)
+    for i in task.parallel_range(1):
+        task.launch(named_tile, target[i, 0], source[i, 0])
 
 
 def run(operator, shapes, dtype="float32", **more):
@@ -174,3 +190,12 @@ def test_what_the_page_says_of_attention_is_so(operator, code, message, hint):
         septran.compile(operator, "ascend-910b", shapes=shapes)
     assert caught.value.code == code
     assert hint in (caught.value.hint or "")
+
+
+def test_the_header_is_short_files_whose_names_no_kernel_takes():
+    vendor = Vendor(septran.load_machine("ascend-910b"))
+    files = vendor.header_files.contents
+    assert len(files) > 1
+    assert all(content.count(b"\n") < 600 for content in files.values())
+    assert "void Mmad(" in vendor.header_text
+    assert len(run(named, {"M": 8, "N": 64}).check().outputs) == 1
