@@ -83,12 +83,19 @@ def test_explain_shows_machine_code(cuda_compiler, disassembler, tmp_path):
     logic, machine, shapes, dtype, _ = CASES["gemm"]
     shown = septran.explain(logic, machine, shapes=shapes, dtypes=dtype)
     text = shown.text("source")
-    for words in ("// HGMMA: 8\n", "// UTMALDG: ", "// USETMAXREG: 2\n", " lines (--part sass)\n"):
+    products = facts("gemm")["HGMMA"]
+    lines = (
+        f"// HGMMA: {products}\n",
+        "// UTMALDG: ",
+        "// USETMAXREG: 2\n",
+        " lines (--part sass)\n",
+    )
+    for words in lines:
         assert words in text
-    assert shown.part("sass").count("HGMMA") == 8
+    assert shown.part("sass").count("HGMMA") == products
     assert ".target sm_90a" in shown.part("PTX")
     data = shown.to_dict()["stages"]["source"]
-    assert data["facts"]["HGMMA"] == 8
+    assert data["facts"]["HGMMA"] == products
     assert "USETMAXREG" in data["parts"]["SASS assembly"]
     page = shown.save_html(tmp_path / "page.html").read_text()
     assert "SASS assembly (" in page
